@@ -10,10 +10,12 @@
 
 pub mod api;
 pub mod capability;
+pub mod clock;
 pub mod definition;
 pub mod fault;
 pub mod json;
 pub mod names;
 pub mod paths;
 pub mod store;
+mod text;
 pub mod upstream;

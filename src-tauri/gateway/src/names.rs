@@ -114,6 +114,13 @@ impl From<NameLimit> for u16 {
 #[serde(transparent)]
 pub struct ExposedName(Arc<str>);
 
+/// Lookups by text. The name hashes and compares as its text does.
+impl std::borrow::Borrow<str> for ExposedName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 /// `_` and eight digits of 32 symbols: 40 bits.
 const HASH_LENGTH: usize = 9;
 const SYMBOLS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";

@@ -1,1 +1,559 @@
+//! One MCP server of the user's: its state, its link, its catalogues.
+//!
+//! [`connect`] makes a [`link`]; [`ask`] makes requests on it and replaces it once when it dies
+//! under one; [`lists`] keeps the catalogues; this file keeps the link up and tells its state.
+
+pub mod ask;
+pub mod catalogue;
+pub mod connect;
+pub mod link;
+pub mod lists;
+pub mod log;
+pub mod process;
+mod slot;
 pub mod wire;
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, info, warn};
+
+use self::{
+    catalogue::{Catalogue, Pages, Reader},
+    connect::Dialler,
+    link::{Hello, Link, News},
+    lists::{Found, List, Reading},
+    slot::LinkSlot,
+    wire::{Failure, FailureKind, Ran},
+};
+use crate::{
+    api::State,
+    capability::CapabilityType,
+    clock::{Clock, wall},
+    definition::{Definition, Era, Transport},
+    fault::{Code, Fault},
+    json::RawObject,
+    names::{NameLimit, UpstreamName},
+    store::UpstreamId,
+};
+
+/// Retries go on for ever, from this pause …
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// … up to this one.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// A link that lived this long was a success: the pauses begin anew.
+const STEADY: Duration = Duration::from_mins(1);
+/// A program that starts and exits at once is started at most this often in a minute.
+const STARTS_A_MINUTE: usize = 6;
+/// The end of all of an upstream's work.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// What the gateway hears of its upstreams.
+#[derive(Debug)]
+pub enum UpstreamEvent {
+    /// Its state, era or server changed.
+    State,
+    /// The era that the connector found, to be remembered.
+    Era(Option<Era>),
+    /// A link is up; its catalogues are to be read again.
+    LinkUp,
+    /// Its list of these types is no longer what was read.
+    Invalidated(Vec<CapabilityType>),
+    /// A catalogue was read; `changed`: it differs from what was there.
+    Read { catalogue: Arc<Catalogue>, changed: bool },
+    ResourceUpdated(String),
+}
+
+/// Where an upstream stands, for people.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    pub state: State,
+    pub since: i64,
+    pub hello: Option<Hello>,
+}
+
+/// What an upstream is made of.
+pub struct Parts {
+    pub id: UpstreamId,
+    pub definition: Definition,
+    pub era: Option<Era>,
+    pub dialler: Dialler,
+    pub clock: Clock,
+    pub name_limit: NameLimit,
+    pub events: mpsc::UnboundedSender<(UpstreamId, UpstreamEvent)>,
+}
+
+/// One upstream from the time it is enabled until it is disabled, removed or redefined; after
+/// that another takes its place, so nothing in flight can revive it.
+pub struct Upstream {
+    pub id: UpstreamId,
+    pub name: UpstreamName,
+    definition: Mutex<Arc<Definition>>,
+    era: Mutex<Option<Era>>,
+    dialler: Dialler,
+    clock: Clock,
+    name_limit: NameLimit,
+    events: mpsc::UnboundedSender<(UpstreamId, UpstreamEvent)>,
+    standing: watch::Sender<Standing>,
+    link: LinkSlot,
+    lists: [List; 4],
+    starts: Mutex<VecDeque<Instant>>,
+    /// Somebody wants it now.
+    nudge: Notify,
+    ended: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Upstream {
+    /// Nothing is started yet.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let state = if parts.definition.enabled { State::Idle } else { State::Disabled };
+        Arc::new(Self {
+            id: parts.id,
+            name: parts.definition.name.clone(),
+            definition: Mutex::new(Arc::new(parts.definition)),
+            era: Mutex::new(parts.era),
+            dialler: parts.dialler,
+            clock: parts.clock,
+            name_limit: parts.name_limit,
+            events: parts.events,
+            standing: watch::Sender::new(Standing { state, since: wall(), hello: None }),
+            link: LinkSlot::default(),
+            lists: Default::default(),
+            starts: Mutex::default(),
+            nudge: Notify::new(),
+            ended: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    /// Keeps a link up from now on, if the upstream is enabled.
+    pub fn start(self: &Arc<Self>) {
+        if self.definition().enabled {
+            let upstream = Arc::clone(self);
+            self.tasks.spawn(async move {
+                tokio::select! {
+                    () = upstream.keep_up() => {}
+                    () = upstream.ended.cancelled() => {}
+                }
+            });
+        }
+    }
+
+    /// Ends its link, its process and its work. Nothing begins anew after this.
+    pub async fn stop(&self) {
+        self.ended.cancel();
+        if let Some(link) = self.link.take() {
+            link.close().await;
+        }
+        self.tasks.close();
+        let _ = tokio::time::timeout(FAREWELL, self.tasks.wait()).await;
+    }
+
+    pub fn definition(&self) -> Arc<Definition> {
+        Arc::clone(&lock(&self.definition))
+    }
+
+    /// New settings hold from the next request on; the link stays.
+    pub fn redefine(&self, definition: Definition) {
+        *lock(&self.definition) = Arc::new(definition);
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.standing.borrow().clone()
+    }
+
+    pub fn is_enabled(&self) -> bool {
+        self.definition().enabled
+    }
+
+    pub fn log(&self) -> &Arc<log::UpstreamLog> {
+        &self.dialler.log
+    }
+
+    pub fn dialler(&self) -> &Dialler {
+        &self.dialler
+    }
+
+    pub fn list(&self, kind: CapabilityType) -> &List {
+        &self.lists[kind.index()]
+    }
+
+    /// What is known of a type now, without any waiting.
+    pub fn last_good(&self, kind: CapabilityType) -> Option<Arc<Catalogue>> {
+        self.list(kind).last_good()
+    }
+
+    /// Whether a request would have to wait for something that is known not to work.
+    pub fn is_down(&self) -> bool {
+        matches!(
+            self.standing.borrow().state,
+            State::Unavailable { .. } | State::NeedsSignIn { .. } | State::Misconfigured { .. }
+        )
+    }
+
+    /// Why it can't serve, as an app is told.
+    pub fn fault(&self) -> Fault {
+        let standing = self.standing();
+        let reason = standing.state.reason().unwrap_or("it is still starting");
+        let code = match standing.state {
+            State::NeedsSignIn { .. } => Code::UpstreamNeedsSignIn,
+            _ => Code::UpstreamUnavailable,
+        };
+        Fault::new(code, Some(&self.name), format!("{} is unavailable: {reason}", self.name))
+            .since(Some(standing.since))
+    }
+
+    /// Drops the link and makes a new one. A user's restart also clears what a rate limit held.
+    pub async fn restart(self: &Arc<Self>) -> Result<(), Fault> {
+        lock(&self.starts).clear();
+        if let Some(link) = self.link.take() {
+            link.close().await;
+        }
+        self.link().await.map(drop).map_err(|failure| self.faulted(&failure))
+    }
+
+    /// Ends the freshness of all its catalogues.
+    pub fn invalidate(&self, kinds: &[CapabilityType], because: &str) {
+        for kind in kinds {
+            self.list(*kind).invalidate(because);
+        }
+    }
+
+    /// The fresh catalogue, or the read that all askers share.
+    pub fn find(self: &Arc<Self>, kind: CapabilityType) -> Found {
+        self.list(kind).find(&self.clock, |generation| self.begin_reading(kind, generation))
+    }
+
+    /// The catalogue, read if it isn't fresh; the last good one if that fails.
+    pub async fn catalogue(self: &Arc<Self>, kind: CapabilityType) -> Result<Arc<Catalogue>, Fault> {
+        match self.find(kind) {
+            Found::Fresh(catalogue) => Ok(catalogue),
+            Found::Reading(reading, _) => match reading.await {
+                Ok(catalogue) => Ok(catalogue),
+                Err(fault) => self.last_good(kind).ok_or(fault),
+            },
+        }
+    }
+
+    fn begin_reading(self: &Arc<Self>, kind: CapabilityType, generation: u64) -> Reading {
+        let upstream = Arc::clone(self);
+        let lost = Fault::unavailable(&self.name, "reading its list was given up");
+        let work = async move {
+            let outcome = tokio::select! {
+                outcome = upstream.read(kind) => outcome,
+                () = upstream.ended.cancelled() => Err(upstream.fault()),
+            };
+            let changed = upstream.list(kind).settle(generation, &outcome);
+            match &outcome {
+                Ok(catalogue) => {
+                    let catalogue = Arc::clone(catalogue);
+                    upstream.tell(UpstreamEvent::Read { catalogue, changed });
+                    upstream.recovered();
+                }
+                Err(fault) => upstream.degraded(kind, fault),
+            }
+            outcome
+        };
+        lists::spawn_reading(&self.tasks, work, lost)
+    }
+
+    /// All pages of one list (design section 4.4).
+    async fn read(self: &Arc<Self>, kind: CapabilityType) -> Result<Arc<Catalogue>, Fault> {
+        let link = self.link().await.map_err(|failure| self.faulted(&failure))?;
+        let hello = link.hello().clone();
+        // What is not declared is not asked.
+        if !hello.offers(kind) {
+            return Ok(Arc::new(Catalogue::empty(kind)));
+        }
+        let reader = Reader {
+            kind,
+            upstream: self.name.clone(),
+            name_limit: self.name_limit,
+            era: hello.era,
+            legacy_ttl: self.definition().settings.legacy_ttl,
+        };
+        let pages = ask::walk(self, reader).await?;
+        Ok(Arc::new(pages.map_or_else(
+            || Catalogue::empty(kind),
+            |pages: Pages| pages.into_catalogue(self.clock.now()),
+        )))
+    }
+
+    /// The link, dialled if there is none. Many askers share one attempt and its failure.
+    pub async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Failure> {
+        if self.ended.is_cancelled() || !self.is_enabled() {
+            return Err(disabled());
+        }
+        if matches!(self.standing.borrow().state, State::NeedsSignIn { .. }) {
+            return Err(Failure::new(
+                FailureKind::NeedsSignIn,
+                Ran::CertainlyNot,
+                self.standing.borrow().state.reason().unwrap_or_default(),
+            ));
+        }
+        let upstream = Arc::clone(self);
+        self.link.get(&self.tasks, move || upstream.dial()).await
+    }
+
+    /// Drops this very link, unless a newer one has already taken its place.
+    pub fn evict(&self, dead: &Arc<Link>) {
+        if self.link.forget(dead) {
+            let dead = Arc::clone(dead);
+            self.tasks.spawn(async move { dead.close().await });
+        }
+    }
+
+    async fn dial(self: Arc<Self>) -> Result<Arc<Link>, Failure> {
+        if let Some(failure) = self.too_many_starts() {
+            return Err(failure);
+        }
+        self.set_state(State::Connecting);
+        let definition = self.definition();
+        let remembered = *lock(&self.era);
+        let outcome = tokio::select! {
+            outcome = self.dialler.connect(&definition.transport, remembered) => outcome,
+            () = self.ended.cancelled() => Err(disabled()),
+        };
+        match outcome {
+            // Stopped at the very moment it came up: nothing may revive it.
+            Ok((link, _)) if self.ended.is_cancelled() => {
+                link.close().await;
+                Err(disabled())
+            }
+            Ok((link, news)) => {
+                self.welcome(&link, news);
+                Ok(link)
+            }
+            Err(failure) => {
+                self.lost(&failure, None);
+                Err(failure)
+            }
+        }
+    }
+
+    /// A process that dies at birth must not be started in a frenzy by eager apps.
+    fn too_many_starts(&self) -> Option<Failure> {
+        if !matches!(self.definition().transport, Transport::Stdio { .. }) {
+            return None;
+        }
+        let mut starts = lock(&self.starts);
+        let now = Instant::now();
+        while starts.front().is_some_and(|start| now - *start > Duration::from_mins(1)) {
+            starts.pop_front();
+        }
+        if starts.len() >= STARTS_A_MINUTE {
+            let reason = self.standing.borrow().state.reason().map(ToOwned::to_owned);
+            let reason = reason.unwrap_or_else(|| "it exits as soon as it is started".to_owned());
+            return Some(Failure::new(FailureKind::Gone, Ran::CertainlyNot, reason));
+        }
+        starts.push_back(now);
+        None
+    }
+
+    fn welcome(self: &Arc<Self>, link: &Arc<Link>, news: mpsc::UnboundedReceiver<News>) {
+        let hello = link.hello().clone();
+        info!(upstream = %self.name, era = ?hello.era, version = %hello.version, "connected");
+        if lock(&self.era).replace(hello.era) != Some(hello.era) {
+            self.tell(UpstreamEvent::Era(Some(hello.era)));
+        }
+        self.invalidate(&CapabilityType::ALL, "it was connected anew");
+        self.standing.send_modify(|standing| standing.hello = Some(hello.clone()));
+        self.set_state(State::Ready);
+        self.tell(UpstreamEvent::LinkUp);
+        let (upstream, watched) = (Arc::clone(self), Arc::clone(link));
+        // Ends with the link, which `stop` closes.
+        self.tasks.spawn(async move { upstream.hear(&watched, news).await });
+        if hello.era == Era::Modern {
+            let (upstream, link) = (Arc::clone(self), Arc::clone(link));
+            self.tasks.spawn(async move {
+                tokio::select! {
+                    () = ask::listen(&upstream, &link) => {}
+                    () = link.closed() => {}
+                    () = upstream.ended.cancelled() => {}
+                }
+            });
+        }
+    }
+
+    async fn hear(self: &Arc<Self>, link: &Arc<Link>, mut news: mpsc::UnboundedReceiver<News>) {
+        while let Some(news) = news.recv().await {
+            match news {
+                News::ListChanged(kinds) => {
+                    debug!(upstream = %self.name, ?kinds, "its list changed");
+                    self.invalidate(&kinds, "it said that its list changed");
+                    self.tell(UpstreamEvent::Invalidated(kinds));
+                }
+                News::ResourceUpdated(uri) => self.tell(UpstreamEvent::ResourceUpdated(uri)),
+                News::Closed(failure) => {
+                    self.evict(link);
+                    self.lost(&failure, Some(link));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// One place for what a lost link means for the state.
+    fn lost(&self, failure: &Failure, link: Option<&Arc<Link>>) {
+        if self.ended.is_cancelled() {
+            return;
+        }
+        // A newer link is already there: nobody needs to hear of the old one's end.
+        if link.is_some() && self.link.is_up() {
+            return;
+        }
+        self.log().push("traygate", &failure.reason);
+        warn!(upstream = %self.name, reason = %failure.reason, "not connected");
+        let reason = failure.reason.clone();
+        self.set_state(match failure.kind {
+            FailureKind::Misconfigured => State::Misconfigured { reason },
+            FailureKind::NeedsSignIn => State::NeedsSignIn { reason },
+            _ => State::Unavailable { reason, next_try: None },
+        });
+    }
+
+    /// Dial, wait for the link to die, dial again, slower each time.
+    async fn keep_up(self: &Arc<Self>) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            if let Ok(link) = self.link().await {
+                let born = Instant::now();
+                link.closed().await;
+                // A server that dies at birth, over and over, must not look healthy in between.
+                if born.elapsed() > STEADY {
+                    pause = FIRST_PAUSE;
+                }
+            }
+            let waits_for_someone = matches!(
+                self.standing.borrow().state,
+                State::Misconfigured { .. } | State::NeedsSignIn { .. }
+            );
+            if waits_for_someone {
+                self.nudge.notified().await;
+                continue;
+            }
+            let pause_now = jittered(pause);
+            self.say_next_try(pause_now);
+            tokio::select! {
+                () = tokio::time::sleep(pause_now) => pause = (pause * 2).min(LONGEST_PAUSE),
+                () = self.nudge.notified() => {}
+            }
+        }
+    }
+
+    /// A request, a refresh or a change wants it looked at now.
+    pub fn nudge(&self) {
+        self.nudge.notify_one();
+    }
+
+    /// The user signed in, or wants it tried all the same.
+    pub fn forgive(&self) {
+        if matches!(self.standing.borrow().state, State::NeedsSignIn { .. } | State::Misconfigured { .. }) {
+            self.set_state(State::Connecting);
+        }
+        self.nudge();
+    }
+
+    fn say_next_try(&self, pause: Duration) {
+        let at = wall() + pause.as_millis() as i64;
+        self.standing.send_if_modified(|standing| match &mut standing.state {
+            State::Unavailable { next_try, .. } => {
+                *next_try = Some(at);
+                true
+            }
+            _ => false,
+        });
+    }
+
+    fn degraded(&self, kind: CapabilityType, fault: &Fault) {
+        if self.link.is_up() {
+            let error = fault.message.clone();
+            debug!(upstream = %self.name, %kind, %error, "a list could not be read");
+            self.set_state(State::Degraded { error });
+        }
+    }
+
+    fn recovered(&self) {
+        let degraded = matches!(self.standing.borrow().state, State::Degraded { .. });
+        if degraded && self.lists.iter().all(|list| list.fault().is_none()) {
+            self.set_state(State::Ready);
+        }
+    }
+
+    /// Only the user can help; nothing is evicted and nothing retried.
+    pub fn needs_sign_in(&self, failure: &Failure) {
+        self.set_state(State::NeedsSignIn { reason: failure.reason.clone() });
+    }
+
+    /// The one function that stores the state and announces the change.
+    fn set_state(&self, state: State) {
+        let changed = self.standing.send_if_modified(|standing| {
+            let changed = standing.state != state;
+            if changed {
+                // The words of a reason may differ from try to try; the outage is the same.
+                if standing.state.word() != state.word() {
+                    standing.since = wall();
+                }
+                standing.state = state;
+            }
+            changed
+        });
+        if changed {
+            self.tell(UpstreamEvent::State);
+        }
+    }
+
+    /// A failure of the link as an app is told of it.
+    pub fn faulted(&self, failure: &Failure) -> Fault {
+        let code = match failure.kind {
+            FailureKind::NeedsSignIn => Code::UpstreamNeedsSignIn,
+            _ => Code::UpstreamUnavailable,
+        };
+        let words = match code {
+            Code::UpstreamNeedsSignIn => "wants a sign-in",
+            _ => "is unavailable",
+        };
+        Fault::new(code, Some(&self.name), format!("{} {words}: {}", self.name, failure.reason))
+            .since(Some(self.standing.borrow().since))
+    }
+
+    fn tell(&self, event: UpstreamEvent) {
+        // The gateway outlives its upstreams; without it nobody wants to know.
+        let _ = self.events.send((self.id, event));
+    }
+}
+
+/// How `subscriptions/listen` asks for everything that ends a catalogue's freshness.
+fn every_list() -> RawObject {
+    RawObject::default().with(
+        "notifications",
+        &serde_json::json!({
+            "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true,
+        }),
+    )
+}
+
+fn disabled() -> Failure {
+    Failure::new(FailureKind::Gone, Ran::CertainlyNot, "it is disabled; enable it in Traygate")
+}
+
+/// Between three quarters of the pause and all of it, so that many don't dial in step.
+fn jittered(pause: Duration) -> Duration {
+    let mut byte = [0u8; 1];
+    // Without randomness they dial in step, which is no harm.
+    let _ = getrandom::fill(&mut byte);
+    pause.mul_f64(0.75 + f64::from(byte[0]) / 1024.0)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

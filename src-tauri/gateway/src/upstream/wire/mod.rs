@@ -93,6 +93,10 @@ pub enum FailureKind {
     Garbage,
     /// One of Traygate's own bounds; the reason names it.
     Bound,
+    /// No answer within the time that it had.
+    Silent,
+    /// The server answered the handshake with this JSON-RPC error.
+    Refused(i32),
 }
 
 impl Failure {

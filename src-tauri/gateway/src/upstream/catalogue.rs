@@ -1,0 +1,533 @@
+//! One upstream's list of one type, as last read live: raw items next to the few fields that the
+//! gateway needs. Immutable once read; nothing of it goes to the database.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    ops::Range,
+    time::Duration,
+};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::{
+    capability::CapabilityType,
+    clock::Moment,
+    definition::{Era, LegacyTtl},
+    json::{RawObject, as_str, raw},
+    names::{ExposedName, NameLimit, UpstreamName},
+    text::count,
+};
+
+/// A deadline further away than this is cut to it.
+const LONGEST_TTL: Duration = Duration::from_hours(24);
+/// How many warnings are kept in words.
+const WARNINGS: usize = 20;
+
+/// One tool, resource, template or prompt.
+#[derive(Debug)]
+pub struct Item {
+    pub key: String,
+    /// As the upstream sent it (repaired where it would break the apps' whole list).
+    pub raw: Box<RawValue>,
+    /// Tools and prompts: the name that apps see.
+    pub exposed: Option<ExposedName>,
+    /// Where in `raw` the value of `name` or `uri` stands, with its quotes.
+    key_at: Range<usize>,
+    /// `annotations.readOnlyHint`
+    pub read_only: bool,
+    /// `annotations.idempotentHint`
+    pub idempotent: bool,
+    /// An `outputSchema` for something else than an object, which only modern apps understand.
+    pub modern_output: bool,
+    /// Of the raw text; differs when a description or a schema does.
+    pub digest: u64,
+}
+
+impl Item {
+    /// The item for an app of the legacy era, which refuses a whole list for such a schema.
+    pub fn without_modern_output(&self) -> Option<Self> {
+        let mut object = self.modern_output.then(|| RawObject::parse(&self.raw).ok()).flatten()?;
+        object.retain(|key| key != "outputSchema");
+        let raw = object.to_raw();
+        let fields: Fields = serde_json::from_str(raw.get()).ok()?;
+        let key_at = place(fields.name?, &raw);
+        Some(Self {
+            key: self.key.clone(),
+            exposed: self.exposed.clone(),
+            key_at,
+            modern_output: false,
+            raw,
+            ..*self
+        })
+    }
+
+    /// Appends the item with another name or URI in the place of its own; the rest byte for byte.
+    pub fn write_as(&self, exposed: &str, out: &mut String) {
+        let text = self.raw.get();
+        out.push_str(&text[..self.key_at.start]);
+        out.push_str(raw(exposed).get());
+        out.push_str(&text[self.key_at.end..]);
+    }
+}
+
+/// Who may be served from a catalogue (design section 4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Public,
+    Private,
+}
+
+/// How long a catalogue may be used (design section 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fresh {
+    Until(Moment),
+    /// Only a `list_changed`, a refresh or a new link ends it.
+    UntilTold,
+    /// Stale as soon as it is read: a modern upstream that gave no valid `ttlMs`.
+    Never,
+}
+
+/// All pages of one list.
+#[derive(Debug)]
+pub struct Catalogue {
+    pub kind: CapabilityType,
+    pub items: Vec<Item>,
+    /// What was wrong with what the upstream sent, in words.
+    pub warnings: Vec<String>,
+    pub fresh: Fresh,
+    pub scope: Scope,
+    by_key: HashMap<String, usize>,
+    by_exposed: HashMap<ExposedName, usize>,
+    /// Over all items, in order.
+    pub digest: u64,
+}
+
+impl Catalogue {
+    /// Of a server that doesn't have this type at all.
+    pub fn empty(kind: CapabilityType) -> Self {
+        Self {
+            kind,
+            items: Vec::new(),
+            warnings: Vec::new(),
+            // Asked again with the next link, which may declare it.
+            fresh: Fresh::UntilTold,
+            scope: Scope::Public,
+            by_key: HashMap::new(),
+            by_exposed: HashMap::new(),
+            digest: 0,
+        }
+    }
+
+    pub fn is_fresh(&self, now: Moment) -> bool {
+        match self.fresh {
+            Fresh::Until(deadline) => now < deadline,
+            Fresh::UntilTold => true,
+            Fresh::Never => false,
+        }
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Item> {
+        self.by_key.get(key).map(|at| &self.items[*at])
+    }
+
+    pub fn exposed(&self, name: &str) -> Option<&Item> {
+        self.by_exposed.get(name).map(|at| &self.items[*at])
+    }
+}
+
+/// What the gateway must know to make a catalogue of pages.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    pub kind: CapabilityType,
+    pub upstream: UpstreamName,
+    pub name_limit: NameLimit,
+    pub era: Era,
+    pub legacy_ttl: LegacyTtl,
+}
+
+/// Pages on their way to becoming a catalogue.
+#[derive(Debug)]
+pub struct Pages {
+    reader: Reader,
+    items: Vec<Item>,
+    by_key: HashMap<String, usize>,
+    warnings: Vec<String>,
+    untold: usize,
+    /// The least `ttlMs` over the pages; `None` once a page had no valid one.
+    ttl: Option<Duration>,
+    scope: Scope,
+}
+
+/// One page that isn't a list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("its answer to {method} has no list of {member}")]
+pub struct NoList {
+    method: &'static str,
+    member: &'static str,
+}
+
+impl Pages {
+    pub fn new(reader: Reader) -> Self {
+        Self {
+            reader,
+            items: Vec::new(),
+            by_key: HashMap::new(),
+            warnings: Vec::new(),
+            untold: 0,
+            ttl: Some(LONGEST_TTL),
+            scope: Scope::Public,
+        }
+    }
+
+    pub fn warn(&mut self, warning: String) {
+        if self.warnings.len() < WARNINGS {
+            self.warnings.push(warning);
+        } else {
+            self.untold += 1;
+        }
+    }
+
+    /// Takes one page in and returns the cursor of the next. Any string is a cursor, the empty
+    /// one too (protocol 2026-07-28, "Pagination").
+    pub fn take(&mut self, page: &RawValue) -> Result<Option<String>, NoList> {
+        let kind = self.reader.kind;
+        let no_list = NoList { method: kind.list_method(), member: kind.list_member() };
+        let page = RawObject::parse(page).map_err(|_| no_list.clone())?;
+        let items = page.get(kind.list_member()).ok_or(no_list.clone())?;
+        let items: Vec<&RawValue> = serde_json::from_str(items.get()).map_err(|_| no_list)?;
+        for item in items {
+            self.add(item);
+        }
+        self.hints(&page);
+        let cursor = page.get("nextCursor").filter(|cursor| cursor.get() != "null");
+        let Some(cursor) = cursor else { return Ok(None) };
+        let text = as_str(cursor);
+        if text.is_none() {
+            self.warn(format!("{} gave a nextCursor that is not a string; later pages are missing", kind.list_method()));
+        }
+        Ok(text)
+    }
+
+    fn hints(&mut self, page: &RawObject) {
+        let ttl = page.get("ttlMs").and_then(|ttl| milliseconds(ttl.get()));
+        self.ttl = match (self.ttl, ttl) {
+            (Some(least), Some(ttl)) => Some(least.min(ttl)),
+            _ => None,
+        };
+        if page.str("cacheScope").as_deref() != Some("public") {
+            self.scope = Scope::Private;
+        }
+    }
+
+    fn add(&mut self, item: &RawValue) {
+        let kind = self.reader.kind;
+        let item = match repaired(kind, item) {
+            Ok((item, repairs)) => {
+                for repair in repairs {
+                    self.warn(repair);
+                }
+                item
+            }
+            Err(why) => return self.warn(why),
+        };
+        let seen: Fields = match serde_json::from_str(item.get()) {
+            Ok(fields) => fields,
+            Err(_) => return self.warn(format!("a {kind} that is not an object was left out")),
+        };
+        let Some(key_value) = seen.key(kind) else {
+            return self.warn(format!("a {kind} without a {} was left out", kind.key_member()));
+        };
+        let key = as_str(key_value).expect("`repaired` lets only string keys pass");
+        if self.by_key.contains_key(&key) {
+            return self.warn(format!("{kind} {key:?} is listed twice; the first one stays"));
+        }
+        let key_at = place(key_value, &item);
+        let annotations = seen.annotations();
+        let exposed = matches!(kind, CapabilityType::Tool | CapabilityType::Prompt)
+            .then(|| ExposedName::new(&self.reader.upstream, &key, self.reader.name_limit));
+        let mut hasher = DefaultHasher::new();
+        item.get().hash(&mut hasher);
+        self.by_key.insert(key.clone(), self.items.len());
+        self.items.push(Item {
+            key,
+            exposed,
+            key_at,
+            read_only: annotations.read_only == Some(true),
+            idempotent: annotations.idempotent == Some(true),
+            modern_output: seen.output_schema.is_some_and(|schema| {
+                let schema = RawObject::parse(schema).unwrap_or_default();
+                schema.str("type").as_deref() != Some("object")
+            }),
+            digest: hasher.finish(),
+            raw: item,
+        });
+    }
+
+    /// The catalogue, fresh from `received` on as its era has it.
+    pub fn into_catalogue(mut self, received: Moment) -> Catalogue {
+        if self.untold > 0 {
+            self.warnings.push(format!("and {}", count(self.untold, "more warning")));
+        }
+        let fresh = match (self.reader.era, self.ttl) {
+            (Era::Legacy, _) => match self.reader.legacy_ttl.duration() {
+                Some(ttl) => Fresh::Until(received.after(ttl)),
+                None => Fresh::UntilTold,
+            },
+            (Era::Modern, Some(ttl)) if !ttl.is_zero() => Fresh::Until(received.after(ttl)),
+            (Era::Modern, _) => Fresh::Never,
+        };
+        let scope = match self.reader.era {
+            Era::Legacy => Scope::Private,
+            Era::Modern => self.scope,
+        };
+        let by_exposed = (self.items.iter().enumerate())
+            .filter_map(|(at, item)| item.exposed.clone().map(|name| (name, at)))
+            .collect();
+        let mut hasher = DefaultHasher::new();
+        for item in &self.items {
+            item.digest.hash(&mut hasher);
+        }
+        Catalogue {
+            kind: self.reader.kind,
+            items: self.items,
+            warnings: self.warnings,
+            fresh,
+            scope,
+            by_key: self.by_key,
+            by_exposed,
+            digest: hasher.finish(),
+        }
+    }
+}
+
+/// Where a value that was read from an item stands in it.
+fn place(value: &RawValue, item: &RawValue) -> Range<usize> {
+    let start = value.get().as_ptr() as usize - item.get().as_ptr() as usize;
+    start..start + value.get().len()
+}
+
+/// A `ttlMs` is an integer of 0 or more, written as one; else it is as good as absent. A larger
+/// one than fits is still one.
+fn milliseconds(text: &str) -> Option<Duration> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let milliseconds = text.parse::<u64>().map_or(LONGEST_TTL, Duration::from_millis);
+    Some(milliseconds.min(LONGEST_TTL))
+}
+
+/// The fields of an item that the gateway looks at.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    uri: Option<&'a RawValue>,
+    #[serde(borrow, rename = "uriTemplate")]
+    uri_template: Option<&'a RawValue>,
+    #[serde(borrow)]
+    annotations: Option<&'a RawValue>,
+    #[serde(borrow, rename = "outputSchema")]
+    output_schema: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Annotations {
+    #[serde(rename = "readOnlyHint")]
+    read_only: Option<bool>,
+    #[serde(rename = "idempotentHint")]
+    idempotent: Option<bool>,
+}
+
+impl<'a> Fields<'a> {
+    fn key(&self, kind: CapabilityType) -> Option<&'a RawValue> {
+        match kind {
+            CapabilityType::Tool | CapabilityType::Prompt => self.name,
+            CapabilityType::Resource => self.uri,
+            CapabilityType::Template => self.uri_template,
+        }
+    }
+
+    fn annotations(&self) -> Annotations {
+        self.annotations
+            .and_then(|annotations| serde_json::from_str(annotations.get()).ok())
+            .unwrap_or_default()
+    }
+}
+
+/// The item as it came, or with the one thing put right for which apps would throw away the whole
+/// list; or why it can't be shown at all.
+fn repaired(
+    kind: CapabilityType,
+    item: &RawValue,
+) -> Result<(Box<RawValue>, Vec<String>), String> {
+    let object = RawObject::parse(item)
+        .map_err(|_| format!("a {kind} that is not an object was left out"))?;
+    let key = object
+        .str(kind.key_member())
+        .ok_or_else(|| format!("a {kind} without a {} was left out", kind.key_member()))?;
+    let mut right = object.clone();
+    let mut repairs = Vec::new();
+    // A doubled key would leave the first value in place for parsers that take the first.
+    if object.iter().filter(|(name, _)| *name == kind.key_member()).count() > 1 {
+        return Err(format!("{kind} {key:?} has two members {}; it was left out", kind.key_member()));
+    }
+    if matches!(kind, CapabilityType::Resource | CapabilityType::Template)
+        && object.str("name").is_none()
+    {
+        right.set("name", raw(&key));
+        repairs.push(format!("{kind} {key:?} has no name; its URI serves as one"));
+    }
+    if kind == CapabilityType::Tool {
+        repair_input_schema(&key, &mut right, &mut repairs)?;
+        if object.get("outputSchema").is_some_and(|schema| RawObject::parse(schema).is_err()) {
+            right.retain(|name| name != "outputSchema");
+            repairs.push(format!("tool {key:?} has an outputSchema that is not an object; it is shown without one"));
+        }
+    }
+    if repairs.is_empty() {
+        return Ok((item.to_owned(), repairs));
+    }
+    Ok((right.to_raw(), repairs))
+}
+
+/// The root of an `inputSchema` must be an object schema; apps refuse a list with any other.
+fn repair_input_schema(
+    tool: &str,
+    right: &mut RawObject,
+    repairs: &mut Vec<String>,
+) -> Result<(), String> {
+    let schema = right.get("inputSchema").map(RawObject::parse);
+    let schema = match schema {
+        Some(Ok(schema)) => schema,
+        Some(Err(_)) | None => {
+            right.set("inputSchema", raw(&serde_json::json!({ "type": "object" })));
+            repairs.push(format!("tool {tool:?} has no usable inputSchema; it is shown as taking any object"));
+            return Ok(());
+        }
+    };
+    match schema.str("type").as_deref() {
+        Some("object") => Ok(()),
+        None if schema.get("type").is_none() => {
+            right.set("inputSchema", schema.with("type", "object").to_raw());
+            repairs.push(format!("the inputSchema of tool {tool:?} has no type; \"object\" was added"));
+            Ok(())
+        }
+        None if schema.get("type").is_some_and(allows_objects) => {
+            right.set("inputSchema", schema.with("type", "object").to_raw());
+            repairs.push(format!("the inputSchema of tool {tool:?} allows more than objects; apps see it as \"object\""));
+            Ok(())
+        }
+        _ => Err(format!("tool {tool:?} was left out: the type of its inputSchema must be \"object\"")),
+    }
+}
+
+/// `"type": ["object", "null"]`
+fn allows_objects(types: &RawValue) -> bool {
+    let types: Option<Vec<&RawValue>> = serde_json::from_str(types.get()).ok();
+    types.is_some_and(|types| types.iter().any(|one| as_str(one).as_deref() == Some("object")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    fn reader(kind: CapabilityType, era: Era) -> Reader {
+        Reader {
+            kind,
+            upstream: UpstreamName::parse("up").expect("a valid name"),
+            name_limit: NameLimit::default(),
+            era,
+            legacy_ttl: LegacyTtl::default(),
+        }
+    }
+
+    fn read(era: Era, pages: &[&str]) -> Catalogue {
+        let mut read = Pages::new(reader(CapabilityType::Tool, era));
+        for page in pages {
+            let page: Box<RawValue> = serde_json::from_str(page).expect("json");
+            read.take(&page).expect("a list");
+        }
+        read.into_catalogue(Clock::default().now())
+    }
+
+    #[test]
+    fn an_item_is_shown_under_its_exposed_name_and_else_byte_for_byte() {
+        let tool = r#"{"zeta":1e3, "name" : "add","inputSchema":{"type":"object","max":18446744073709551616}}"#;
+        let catalogue = read(Era::Legacy, &[&format!(r#"{{"tools":[{tool}]}}"#)]);
+        let mut shown = String::new();
+        catalogue.items[0].write_as("up__add", &mut shown);
+        assert_eq!(shown, tool.replace("\"add\"", "\"up__add\""));
+        assert!(catalogue.exposed("up__add").is_some(), "if it lists, it calls");
+    }
+
+    #[test]
+    fn one_bad_tool_costs_that_tool() {
+        let page = r#"{"tools":[{"name":"good","inputSchema":{"type":"object"}},{"name":7},"text",
+            {"name":"good","inputSchema":{"type":"object"}},{"name":"str","inputSchema":{"type":"string"}},
+            {"name":"null","inputSchema":null},{"name":"untyped","inputSchema":{"properties":{}}}]}"#;
+        let catalogue = read(Era::Legacy, &[page]);
+        let names: Vec<_> = catalogue.items.iter().map(|item| item.key.as_str()).collect();
+        assert_eq!(names, ["good", "null", "untyped"]);
+        assert_eq!(catalogue.warnings.len(), 6, "{:?}", catalogue.warnings);
+    }
+
+    #[test]
+    fn a_modern_catalogue_lives_as_long_as_its_shortest_page() {
+        let now = Clock::default().now();
+        for (pages, want) in [
+            (&["60000", "1000"][..], Some(Duration::from_secs(1))),
+            (&["60000", "0"], None),
+            (&["-1"], None),
+            (&["1.5"], None),
+            (&["1e300"], None),
+            (&["\"60\""], None),
+            (&["null"], None),
+            (&["9223372036854775808"], Some(LONGEST_TTL)),
+        ] {
+            let mut read = Pages::new(reader(CapabilityType::Tool, Era::Modern));
+            for ttl in pages {
+                let page = format!(r#"{{"tools":[],"ttlMs":{ttl},"cacheScope":"public"}}"#);
+                let page: Box<RawValue> = serde_json::from_str(&page).expect("json");
+                read.take(&page).expect("a list");
+            }
+            let want = want.map_or(Fresh::Never, |ttl| Fresh::Until(now.after(ttl)));
+            assert_eq!(read.into_catalogue(now).fresh, want, "{pages:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_without_a_hint_makes_a_modern_catalogue_stale_at_once_but_not_a_legacy_one() {
+        assert_eq!(read(Era::Modern, &[r#"{"tools":[]}"#]).fresh, Fresh::Never);
+        let legacy = read(Era::Legacy, &[r#"{"tools":[],"ttlMs":0}"#]);
+        assert!(matches!(legacy.fresh, Fresh::Until(_)), "hints are not part of that era");
+    }
+
+    #[test]
+    fn one_page_that_is_not_public_makes_all_private() {
+        let page = |scope: &str| format!(r#"{{"tools":[],"ttlMs":1,"cacheScope":{scope}}}"#);
+        let read = |scopes: &[&str]| {
+            let pages: Vec<_> = scopes.iter().map(|scope| page(scope)).collect();
+            read(Era::Modern, &pages.iter().map(String::as_str).collect::<Vec<_>>()).scope
+        };
+        assert_eq!(read(&["\"public\"", "\"public\""]), Scope::Public);
+        for odd in ["\"private\"", "\"Public\"", "\"\"", "null", "7"] {
+            assert_eq!(read(&["\"public\"", odd]), Scope::Private, "{odd}");
+        }
+    }
+
+    #[test]
+    fn the_empty_string_is_a_cursor_and_null_is_the_end() {
+        let mut pages = Pages::new(reader(CapabilityType::Tool, Era::Legacy));
+        let mut next = |page: &str| {
+            let page: Box<RawValue> = serde_json::from_str(page).expect("json");
+            pages.take(&page).expect("a list")
+        };
+        assert_eq!(next(r#"{"tools":[],"nextCursor":""}"#), Some(String::new()));
+        assert_eq!(next(r#"{"tools":[],"nextCursor":null}"#), None);
+        assert_eq!(next(r#"{"tools":[]}"#), None);
+    }
+}

@@ -1,0 +1,488 @@
+//! From a definition to a live link: finds the era, shakes hands, and gives a slow server its time.
+//!
+//! rmcp's `Auto` mode gives up on servers that exit at an unknown first message, that are slow to
+//! start, or that answer oddly, so the choice of the era is made here (design section 6).
+//!
+//! * stdio: `server/discover` first; after 8 s of silence `initialize` goes to the *same* process
+//!   and the first valid answer decides; a process that exits is started anew with `initialize`.
+//! * HTTP: a fresh connection per attempt: a modern request, then `initialize`, then HTTP+SSE.
+//!
+//! Only an error that the modern era defines means modern; every other error means legacy.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::future::{self, Either};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::value::RawValue;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until, timeout},
+};
+use url::Url;
+
+use super::{
+    link::{Hello, Link, News, Request, own_info},
+    log::UpstreamLog,
+    process::Program,
+    wire::{self, Bounds, Events, Failure, FailureKind, Ran, Wire},
+};
+use crate::{
+    definition::{Era, HttpFlavour, Transport},
+    json::{RawObject, as_str, raw},
+};
+
+/// The revision of the modern era that Traygate speaks.
+pub const MODERN: &str = "2026-07-28";
+/// The legacy revisions, newest first. A server may answer `initialize` with any of them.
+pub const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// After this long without an answer to `server/discover`, `initialize` is tried too.
+const PROBE: Duration = Duration::from_secs(8);
+/// How long a server may be silent while it starts.
+const SILENCE: Duration = Duration::from_secs(60);
+/// And while its stderr shows that it is busy: a package download, a build.
+const BUSY_START: Duration = Duration::from_secs(120);
+/// How long the end of a connection that was only tried may take.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// A live link, greeted, and what it tells unasked.
+pub type Connected = (Arc<Link>, mpsc::UnboundedReceiver<News>);
+
+/// What every connection of one upstream shares.
+#[derive(Clone)]
+pub struct Dialler {
+    pub client: reqwest::Client,
+    pub bounds: Bounds,
+    pub log: Arc<UpstreamLog>,
+}
+
+impl Dialler {
+    /// Connects. `remembered` is the era that was found last time; if it no longer holds, both
+    /// are tried again.
+    pub async fn connect(
+        &self,
+        transport: &Transport,
+        remembered: Option<Era>,
+    ) -> Result<Connected, Failure> {
+        match transport {
+            Transport::Stdio { command, args, env, cwd } => {
+                let program = Program {
+                    command: command.clone(),
+                    args: args.clone(),
+                    env: env.clone(),
+                    cwd: cwd.clone(),
+                };
+                self.stdio(&program, remembered).await
+            }
+            Transport::Http { url, headers, flavour } => {
+                let target = Target::parse(url, headers)?;
+                self.http(&target, *flavour, remembered).await
+            }
+        }
+    }
+
+    async fn stdio(
+        &self,
+        program: &Program,
+        remembered: Option<Era>,
+    ) -> Result<Connected, Failure> {
+        let probe_first = remembered != Some(Era::Legacy);
+        let attempt = self.start(program).await?;
+        let outcome = if probe_first {
+            self.discover_or_initialize(&attempt.0).await
+        } else {
+            self.initialize(&attempt.0, LEGACY[0]).await
+        };
+        match outcome {
+            Ok(()) => Ok(attempt),
+            // Servers that can't take an unknown first message exit at it, and one that was
+            // legacy last time may have been upgraded: a fresh process, asked the other way.
+            Err(failure) if failure.kind == FailureKind::Gone && !gave_up(&failure) => {
+                hang_up(attempt.0).await;
+                let again = self.start(program).await?;
+                let outcome = if probe_first {
+                    self.initialize(&again.0, LEGACY[0]).await
+                } else {
+                    self.discover_or_initialize(&again.0).await
+                };
+                finish(again, outcome, failure).await
+            }
+            Err(failure) => {
+                hang_up(attempt.0).await;
+                Err(failure)
+            }
+        }
+    }
+
+    async fn start(&self, program: &Program) -> Result<Connected, Failure> {
+        let (wire, events) = wire::stdio::spawn(program, &self.log, self.bounds).await?;
+        Ok(Link::open(wire, events, false, Arc::clone(&self.log)))
+    }
+
+    /// The first valid answer decides, also one that comes late.
+    async fn discover_or_initialize(&self, link: &Arc<Link>) -> Result<(), Failure> {
+        let discover = Box::pin(discover(link));
+        let patience = Box::pin(tokio::time::sleep(PROBE));
+        let discover = match future::select(discover, patience).await {
+            Either::Left((outcome, _)) => return self.settle(link, outcome).await,
+            Either::Right(((), discover)) => discover,
+        };
+        let initialize = Box::pin(self.initialize(link, LEGACY[0]));
+        match future::select(discover, initialize).await {
+            Either::Left((Ok(Discovery::Modern(hello)), _)) => {
+                link.greet(hello);
+                Ok(())
+            }
+            Either::Left((Err(failure), _)) => Err(failure),
+            Either::Left((_, initialize)) => initialize.await,
+            Either::Right((outcome, _)) => outcome,
+        }
+    }
+
+    async fn settle(
+        &self,
+        link: &Arc<Link>,
+        outcome: Result<Discovery, Failure>,
+    ) -> Result<(), Failure> {
+        match outcome? {
+            Discovery::Modern(hello) => {
+                link.greet(hello);
+                Ok(())
+            }
+            Discovery::Foreign(versions) => Err(speaks_only(&versions)),
+            Discovery::Legacy => self.initialize(link, LEGACY[0]).await,
+        }
+    }
+
+    async fn http(
+        &self,
+        target: &Target,
+        flavour: HttpFlavour,
+        remembered: Option<Era>,
+    ) -> Result<Connected, Failure> {
+        if flavour == HttpFlavour::Sse {
+            return self.sse(target).await;
+        }
+        if remembered != Some(Era::Legacy) {
+            match self.http_modern(target).await? {
+                Some(connected) => return Ok(connected),
+                None => self.log.push("traygate", "not a 2026-07-28 server; trying initialize"),
+            }
+        }
+        let failure = match self.http_legacy(target).await {
+            Ok(connected) => return Ok(connected),
+            Err(failure) => failure,
+        };
+        if remembered == Some(Era::Legacy) && may_be_modern(&failure) {
+            if let Some(connected) = self.http_modern(target).await? {
+                return Ok(connected);
+            }
+        }
+        if flavour == HttpFlavour::Auto && matches!(failure.kind, FailureKind::Status(400 | 404 | 405 | 406 | 415)) {
+            if let Ok(connected) = self.sse(target).await {
+                return Ok(connected);
+            }
+        }
+        Err(failure)
+    }
+
+    /// `None`: it isn't a modern server. A server that can't be reached at all, or that wants a
+    /// sign-in, says nothing about its era, so that is the end.
+    async fn http_modern(&self, target: &Target) -> Result<Option<Connected>, Failure> {
+        let attempt = self.streamable(target);
+        let outcome = match timeout(PROBE, discover(&attempt.0)).await {
+            Ok(outcome) => outcome,
+            Err(_silence) => Ok(Discovery::Legacy),
+        };
+        let failure = match outcome {
+            Ok(Discovery::Modern(hello)) => {
+                attempt.0.greet(hello);
+                return Ok(Some(attempt));
+            }
+            Ok(Discovery::Foreign(versions)) => speaks_only(&versions),
+            Ok(Discovery::Legacy) => {
+                hang_up(attempt.0).await;
+                return Ok(None);
+            }
+            Err(failure) => failure,
+        };
+        hang_up(attempt.0).await;
+        match failure.kind {
+            FailureKind::NeedsSignIn | FailureKind::Busy { .. } | FailureKind::Misconfigured => {
+                Err(failure)
+            }
+            FailureKind::Gone if failure.ran == Ran::CertainlyNot => Err(failure),
+            _ => Ok(None),
+        }
+    }
+
+    /// A server that turns the newest legacy revision down is asked for an older one.
+    async fn http_legacy(&self, target: &Target) -> Result<Connected, Failure> {
+        let mut first_failure = None;
+        for version in LEGACY {
+            let attempt = self.streamable(target);
+            match self.initialize(&attempt.0, version).await {
+                Ok(()) => return Ok(attempt),
+                Err(failure) => {
+                    hang_up(attempt.0).await;
+                    let try_older = matches!(failure.kind, FailureKind::Status(400) | FailureKind::Refused(_));
+                    let failure = first_failure.get_or_insert(failure);
+                    if !try_older {
+                        return Err(failure.clone());
+                    }
+                }
+            }
+        }
+        Err(first_failure.expect("there is at least one legacy version"))
+    }
+
+    async fn sse(&self, target: &Target) -> Result<Connected, Failure> {
+        let (wire, events) = wire::sse::connect(
+            target.url.clone(),
+            target.headers.clone(),
+            self.client.clone(),
+            &self.log,
+            self.bounds,
+        )
+        .await?;
+        let attempt = Link::open(wire, events, false, Arc::clone(&self.log));
+        match self.initialize(&attempt.0, LEGACY[0]).await {
+            Ok(()) => Ok(attempt),
+            Err(failure) => {
+                hang_up(attempt.0).await;
+                Err(failure)
+            }
+        }
+    }
+
+    fn streamable(&self, target: &Target) -> Connected {
+        let (wire, events): (Arc<dyn Wire>, Events) = wire::http::connect(
+            target.url.clone(),
+            target.headers.clone(),
+            self.client.clone(),
+            &self.log,
+            self.bounds,
+        );
+        Link::open(wire, events, true, Arc::clone(&self.log))
+    }
+
+    async fn initialize(&self, link: &Arc<Link>, version: &str) -> Result<(), Failure> {
+        let params = RawObject::default()
+            .with("protocolVersion", version)
+            // One link serves all apps, so it offers all that an app may be able to do; a
+            // question for an app that can't is answered for it.
+            .with(
+                "capabilities",
+                &serde_json::json!({ "roots": { "listChanged": true }, "sampling": {}, "elicitation": {} }),
+            )
+            .with("clientInfo", &own_info());
+        let answer = self.patiently(link.begin_in(Request::own("initialize", params), None)).await?;
+        let answer = self.patiently(answer.answer()).await?;
+        let result = answer.map_err(|error| refusal("initialize", &error))?;
+        let hello = legacy_hello(&result)?;
+        link.greet(hello);
+        timeout(SILENCE, link.notify("notifications/initialized", RawObject::default()))
+            .await
+            .unwrap_or_else(|_| Err(silence(SILENCE)))
+    }
+
+    /// Waits as long as a start may take: 60 s of silence, 120 s while stderr shows activity.
+    async fn patiently<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let begun = Instant::now();
+        let mut work = std::pin::pin!(work);
+        loop {
+            let heard = self.log.activity().map_or(begun, |heard| begun.max(heard.into()));
+            let deadline = (heard + SILENCE).min(begun + BUSY_START);
+            tokio::select! {
+                outcome = &mut work => return outcome,
+                () = sleep_until(deadline) => {
+                    let heard_since = self.log.activity().map(Instant::from).is_some_and(|at| at > heard);
+                    if !heard_since || Instant::now() >= begun + BUSY_START {
+                        return Err(silence(begun.elapsed()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A URL with the user's headers, both checked.
+struct Target {
+    url: Url,
+    headers: HeaderMap,
+}
+
+impl Target {
+    fn parse(url: &str, headers: &BTreeMap<String, String>) -> Result<Self, Failure> {
+        let misconfigured =
+            |why: String| Failure::new(FailureKind::Misconfigured, Ran::CertainlyNot, why);
+        let url = Url::parse(url).map_err(|error| {
+            misconfigured(format!("its URL can't be read ({error}); set it again with traygate add"))
+        })?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(misconfigured(format!("its URL begins with {}:, not http: or https:", url.scheme())));
+        }
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            let header: HeaderName = name
+                .parse()
+                .map_err(|_| misconfigured(format!("{name:?} is not a valid header name")))?;
+            let mut value: HeaderValue = value.parse().map_err(|_| {
+                misconfigured(format!("the value of the header {name} has characters that a header can't carry"))
+            })?;
+            value.set_sensitive(true);
+            map.append(header, value);
+        }
+        Ok(Self { url, headers: map })
+    }
+}
+
+enum Discovery {
+    Modern(Hello),
+    /// Not an answer of the modern era.
+    Legacy,
+    /// Modern, in versions that Traygate doesn't speak.
+    Foreign(Vec<String>),
+}
+
+async fn discover(link: &Arc<Link>) -> Result<Discovery, Failure> {
+    let request = Request::own("server/discover", RawObject::default());
+    let call = link.begin_in(request, Some(MODERN)).await?;
+    Ok(match call.answer().await? {
+        Ok(result) => discovered(&result),
+        Err(error) => refused(&error),
+    })
+}
+
+fn discovered(result: &RawValue) -> Discovery {
+    let Ok(result) = RawObject::parse(result) else { return Discovery::Legacy };
+    let versions = result.get("supportedVersions").and_then(strings);
+    let Some(versions) = versions else { return Discovery::Legacy };
+    if versions.iter().any(|version| version == MODERN) {
+        return Discovery::Modern(Hello {
+            era: Era::Modern,
+            version: MODERN.to_owned(),
+            capabilities: result.object("capabilities").unwrap_or_default(),
+            server: result
+                .object("_meta")
+                .and_then(|meta| meta.object("io.modelcontextprotocol/serverInfo"))
+                .and_then(|info| introduced(&info)),
+            instructions: result.str("instructions"),
+        });
+    }
+    foreign_or_legacy(versions)
+}
+
+/// The errors that only the modern era has; its `supported` list says what to do.
+fn refused(error: &RawValue) -> Discovery {
+    let Ok(error) = RawObject::parse(error) else { return Discovery::Legacy };
+    let code: Option<i64> = error.get("code").and_then(|code| code.get().parse().ok());
+    if !matches!(code, Some(-32022..=-32020)) {
+        return Discovery::Legacy;
+    }
+    let data = error.object("data").unwrap_or_default();
+    foreign_or_legacy(data.get("supported").and_then(strings).unwrap_or_default())
+}
+
+/// A server may list legacy versions beside modern ones, and speaks those by `initialize` only.
+fn foreign_or_legacy(versions: Vec<String>) -> Discovery {
+    let all_legacy = !versions.is_empty() && versions.iter().all(|v| LEGACY.contains(&v.as_str()));
+    if all_legacy { Discovery::Legacy } else { Discovery::Foreign(versions) }
+}
+
+fn legacy_hello(result: &RawValue) -> Result<Hello, Failure> {
+    let garbage = |why: String| Failure::new(FailureKind::Garbage, Ran::Perhaps, why);
+    let result = RawObject::parse(result)
+        .map_err(|_| garbage("its answer to initialize is not an object".to_owned()))?;
+    let version = result.str("protocolVersion").ok_or_else(|| {
+        garbage("its answer to initialize names no protocolVersion".to_owned())
+    })?;
+    if !LEGACY.contains(&version.as_str()) {
+        return Err(garbage(format!(
+            "it answered initialize with protocol version {version}, which Traygate doesn't speak (it speaks {}, and {MODERN} without initialize)",
+            LEGACY.join(", ")
+        )));
+    }
+    Ok(Hello {
+        era: Era::Legacy,
+        version,
+        capabilities: result.object("capabilities").unwrap_or_default(),
+        server: result.object("serverInfo").and_then(|info| introduced(&info)),
+        instructions: result.str("instructions"),
+    })
+}
+
+fn introduced(info: &RawObject) -> Option<String> {
+    let name = info.str("name")?;
+    Some(match info.str("version") {
+        Some(version) => format!("{name} {version}"),
+        None => name,
+    })
+}
+
+fn strings(list: &RawValue) -> Option<Vec<String>> {
+    let list: Vec<&RawValue> = serde_json::from_str(list.get()).ok()?;
+    Some(list.into_iter().filter_map(as_str).collect())
+}
+
+fn refusal(method: &str, error: &RawValue) -> Failure {
+    let error = RawObject::parse(error).unwrap_or_default();
+    let code: i32 = error.get("code").and_then(|code| code.get().parse().ok()).unwrap_or_default();
+    let message = error.str("message").unwrap_or_default();
+    Failure::new(
+        FailureKind::Refused(code),
+        Ran::Perhaps,
+        format!("it refused {method}: {} ({code})", crate::text::one_line(&message, 200)),
+    )
+}
+
+fn speaks_only(versions: &[String]) -> Failure {
+    let theirs = if versions.is_empty() { "none".to_owned() } else { versions.join(", ") };
+    Failure::new(
+        FailureKind::Garbage,
+        Ran::CertainlyNot,
+        format!(
+            "it supports protocol versions that Traygate doesn't speak ({theirs}); Traygate speaks {MODERN} and {}",
+            LEGACY.join(", ")
+        ),
+    )
+}
+
+fn silence(lasted: Duration) -> Failure {
+    Failure::new(
+        FailureKind::Silent,
+        Ran::Perhaps,
+        format!("it did not answer within {} s of being started", lasted.as_secs()),
+    )
+}
+
+fn gave_up(failure: &Failure) -> bool {
+    failure.kind == FailureKind::Silent
+}
+
+fn may_be_modern(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::Status(_) | FailureKind::Refused(_) | FailureKind::Garbage)
+}
+
+async fn finish(
+    attempt: Connected,
+    outcome: Result<(), Failure>,
+    first: Failure,
+) -> Result<Connected, Failure> {
+    match outcome {
+        Ok(()) => Ok(attempt),
+        Err(second) => {
+            hang_up(attempt.0).await;
+            // A process that exits whatever it is asked: both say the same, the first suffices.
+            Err(if second.kind == FailureKind::Gone { first } else { second })
+        }
+    }
+}
+
+/// Ends a connection that was only tried, so that no process or session is left behind.
+async fn hang_up(link: Arc<Link>) {
+    let _ = timeout(FAREWELL, link.close()).await;
+}

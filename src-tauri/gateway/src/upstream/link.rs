@@ -1,0 +1,597 @@
+//! One live connection to an upstream: a JSON-RPC client that hands payloads on as they came.
+//!
+//! Everything that belongs to one request (progress, log messages, the upstream's questions, the
+//! answer) goes to its caller through one channel, so nothing overtakes anything. Why this isn't
+//! rmcp's client: `docs/decisions/0001-upstream-edge-speaks-raw-json.md`.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    log::UpstreamLog,
+    wire::{Event, Events, Failure, FailureKind, Kind, Outgoing, Ran, Wire},
+};
+use crate::{
+    capability::CapabilityType,
+    definition::Era,
+    json::{Envelope, RawObject, one_line, raw},
+};
+
+/// The prefix of `_meta` keys that belong to one hop of the protocol.
+pub const PROTOCOL_META: &str = "io.modelcontextprotocol/";
+const METHOD_NOT_FOUND: i32 = -32601;
+/// How long a cancellation or an answer of ours may take to be written.
+const COURTESY: Duration = Duration::from_secs(5);
+
+/// Which app a request is asked for. Two requests of one app have equal callers.
+pub type CallerId = u64;
+
+/// What the handshake told.
+#[derive(Clone, Debug)]
+pub struct Hello {
+    pub era: Era,
+    pub version: String,
+    pub capabilities: RawObject,
+    /// `serverInfo`: name and version, for people.
+    pub server: Option<String>,
+    pub instructions: Option<String>,
+}
+
+impl Hello {
+    /// Whether the server declared that it has any of these.
+    pub fn offers(&self, kind: CapabilityType) -> bool {
+        self.declares(kind.server_capability())
+    }
+
+    pub fn declares(&self, capability: &str) -> bool {
+        self.capabilities.get(capability).is_some_and(|value| value.get() != "null")
+    }
+}
+
+/// One request to make.
+pub struct Request<'a> {
+    pub method: &'a str,
+    pub params: RawObject,
+    /// On whose behalf; `None` for Traygate's own.
+    pub caller: Option<Caller>,
+    /// `Mcp-Param-*` headers.
+    pub headers: Vec<(String, String)>,
+}
+
+impl<'a> Request<'a> {
+    /// One that Traygate makes for itself.
+    pub fn own(method: &'a str, params: RawObject) -> Self {
+        Self { method, params, caller: None, headers: Vec::new() }
+    }
+}
+
+/// The app behind a request, as far as an upstream may know.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub id: CallerId,
+    pub capabilities: RawObject,
+    pub client_info: Option<Box<RawValue>>,
+    pub wants_progress: bool,
+}
+
+/// What happens to one request, in order.
+#[derive(Debug)]
+pub enum CallEvent {
+    /// The params of a progress notification; the token in it is the link's.
+    Progress(RawObject),
+    /// The params of a log message.
+    Log(Box<RawValue>),
+    /// The upstream asks the app something before it answers.
+    Question(Question),
+    Result(Box<RawValue>),
+    Error(Box<RawValue>),
+    Failed(Failure),
+}
+
+/// A request from an upstream to the app whose call caused it.
+#[derive(Debug)]
+pub struct Question {
+    pub method: String,
+    pub params: Option<Box<RawValue>>,
+    /// Dropped without an answer, the upstream is told that the app can't.
+    pub reply: oneshot::Sender<Result<Box<RawValue>, Box<RawValue>>>,
+}
+
+/// What an upstream says that belongs to no request.
+#[derive(Debug)]
+pub enum News {
+    ListChanged(Vec<CapabilityType>),
+    ResourceUpdated(String),
+    /// Something came in: the link lives.
+    Closed(Failure),
+}
+
+struct Waiting {
+    events: mpsc::UnboundedSender<CallEvent>,
+    caller: Option<CallerId>,
+}
+
+/// A live connection. Dropping the last reference does not close it: [`Link::close`] does.
+pub struct Link {
+    wire: Arc<dyn Wire>,
+    log: Arc<UpstreamLog>,
+    hello: OnceLock<Hello>,
+    /// Over stdio and in the legacy era a cancellation is a message; over modern HTTP it is the
+    /// closed stream.
+    is_http: bool,
+    /// `None` once the wire is gone: a request that comes later must fail, not wait.
+    waiting: Mutex<Option<HashMap<u64, Waiting>>>,
+    next_tag: AtomicU64,
+    news: mpsc::UnboundedSender<News>,
+    closed: CancellationToken,
+    death: OnceLock<Failure>,
+}
+
+impl Link {
+    /// Takes over a wire and reads it until it ends.
+    pub fn open(
+        wire: Arc<dyn Wire>,
+        events: Events,
+        is_http: bool,
+        log: Arc<UpstreamLog>,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<News>) {
+        let (news, told) = mpsc::unbounded_channel();
+        let link = Arc::new(Self {
+            wire,
+            log,
+            hello: OnceLock::new(),
+            is_http,
+            waiting: Mutex::new(Some(HashMap::new())),
+            next_tag: AtomicU64::new(1),
+            news,
+            closed: CancellationToken::new(),
+            death: OnceLock::new(),
+        });
+        // Weak: the reader must not keep a link alive that nobody holds. It ends with the wire.
+        tokio::spawn(read(Arc::downgrade(&link), events));
+        (link, told)
+    }
+
+    /// The handshake is done: from here on requests carry what its era asks for.
+    pub fn greet(&self, hello: Hello) {
+        self.wire.negotiated(&hello.version, hello.era);
+        let _ = self.hello.set(hello);
+    }
+
+    /// What the handshake told. Only links that were greeted leave the connector.
+    pub fn hello(&self) -> &Hello {
+        self.hello.get().expect("the connector greets a link before it hands it out")
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
+    }
+
+    /// Resolves when the link is dead.
+    pub async fn closed(&self) {
+        self.closed.cancelled().await;
+    }
+
+    /// Why it died.
+    pub fn death(&self) -> Option<&Failure> {
+        self.death.get()
+    }
+
+    /// Ends the link in good order, the upstream's process included.
+    pub async fn close(&self) {
+        self.wire.close().await;
+        self.bury(Failure::new(FailureKind::Gone, Ran::Perhaps, "the connection was closed"));
+    }
+
+    /// Begins a request. What becomes of it is told by the [`Call`].
+    pub async fn begin(self: &Arc<Self>, request: Request<'_>) -> Result<Call, Failure> {
+        let modern = self.hello.get().filter(|hello| hello.era == Era::Modern);
+        self.begin_in(request, modern.map(|hello| hello.version.as_str())).await
+    }
+
+    /// The same with the era said, for the handshake itself.
+    pub async fn begin_in(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        modern: Option<&str>,
+    ) -> Result<Call, Failure> {
+        let tag = self.next_tag.fetch_add(1, Ordering::Relaxed);
+        let (sender, events) = mpsc::unbounded_channel();
+        let caller = request.caller.as_ref().map(|caller| caller.id);
+        match self.waiting().as_mut() {
+            Some(waiting) => waiting.insert(tag, Waiting { events: sender, caller }),
+            None => return Err(self.obituary(Ran::CertainlyNot)),
+        };
+        // From here on dropping `call` tidies up.
+        let mut call = Call { link: Arc::clone(self), tag, events, over: false };
+        let message = outgoing(tag, &request, modern);
+        if let Err(failure) = self.wire.send(message).await {
+            call.over = true;
+            self.strike(tag);
+            return Err(failure);
+        }
+        Ok(call)
+    }
+
+    pub async fn notify(&self, method: &str, params: RawObject) -> Result<(), Failure> {
+        let mut message = RawObject::default().with("jsonrpc", "2.0").with("method", method);
+        if !params.is_empty() {
+            message.set("params", params.to_raw());
+        }
+        let kind = Kind::Notification { method: method.to_owned() };
+        self.wire.send(Outgoing { bytes: line(&message), kind }).await
+    }
+
+    fn strike(&self, tag: u64) -> Option<Waiting> {
+        self.waiting().as_mut().and_then(|waiting| waiting.remove(&tag))
+    }
+
+    fn obituary(&self, ran: Ran) -> Failure {
+        let mut failure = self.death.get().cloned().unwrap_or_else(|| {
+            Failure::new(FailureKind::Gone, ran, "the connection is closed")
+        });
+        failure.ran = ran;
+        failure
+    }
+
+    /// Ends every waiting request. Only the first cause counts.
+    fn bury(&self, failure: Failure) {
+        let _ = self.death.set(failure.clone());
+        let orphans = self.waiting().take().unwrap_or_default();
+        for (_, orphan) in orphans {
+            let _ = orphan.events.send(CallEvent::Failed(failure.clone()));
+        }
+        if !self.closed.is_cancelled() {
+            self.closed.cancel();
+            let _ = self.news.send(News::Closed(failure));
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Option<HashMap<u64, Waiting>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn receive(self: &Arc<Self>, event: Event) {
+        match event {
+            Event::Message { bytes, origin } => self.message(&bytes, origin),
+            Event::Failed { tag, failure } => {
+                if let Some(waiting) = self.strike(tag) {
+                    let _ = waiting.events.send(CallEvent::Failed(failure));
+                }
+            }
+            Event::Noise(text) => self.log.push("stdout", &text),
+            Event::Closed(failure) => self.bury(failure),
+        }
+    }
+
+    fn message(self: &Arc<Self>, bytes: &Bytes, origin: Option<u64>) {
+        let Ok(message) = serde_json::from_slice::<Envelope>(bytes) else {
+            self.log.push("stdout", &String::from_utf8_lossy(bytes));
+            return;
+        };
+        match (&message.method, message.id) {
+            (Some(method), Some(id)) => {
+                self.question(method, id.to_owned(), message.params, origin);
+            }
+            (Some(method), None) => self.notification(method, message.params, origin),
+            (None, _) => self.answer(&message, origin),
+        }
+    }
+
+    fn answer(&self, message: &Envelope, origin: Option<u64>) {
+        let event = match (message.result, message.error) {
+            (_, Some(error)) if error.get() != "null" => CallEvent::Error(error.to_owned()),
+            (Some(result), _) => CallEvent::Result(result.to_owned()),
+            _ => return,
+        };
+        // Late, doubled and unknown answers find nobody and are harmless.
+        let Some(tag) = message.id.and_then(tag_of).or(origin).or_else(|| self.only_request(&event))
+        else {
+            return;
+        };
+        if let Some(waiting) = self.strike(tag) {
+            let _ = waiting.events.send(event);
+        }
+    }
+
+    /// Some servers answer errors with a null id. With one request under way it can only be that.
+    fn only_request(&self, event: &CallEvent) -> Option<u64> {
+        let CallEvent::Error(_) = event else { return None };
+        let waiting = self.waiting();
+        let mut tags = waiting.as_ref()?.keys();
+        tags.next().copied().filter(|_| tags.next().is_none())
+    }
+
+    fn notification(&self, method: &str, params: Option<&RawValue>, origin: Option<u64>) {
+        let news = match method {
+            "notifications/progress" => return self.progress(params),
+            "notifications/message" => return self.log_message(params, origin),
+            "notifications/tools/list_changed" => News::ListChanged(vec![CapabilityType::Tool]),
+            "notifications/prompts/list_changed" => News::ListChanged(vec![CapabilityType::Prompt]),
+            "notifications/resources/list_changed" => {
+                News::ListChanged(vec![CapabilityType::Resource, CapabilityType::Template])
+            }
+            "notifications/resources/updated" => {
+                let params = params.and_then(|params| RawObject::parse(params).ok());
+                match params.and_then(|params| params.str("uri")) {
+                    Some(uri) => News::ResourceUpdated(uri),
+                    None => return,
+                }
+            }
+            _ => return,
+        };
+        let _ = self.news.send(news);
+    }
+
+    fn progress(&self, params: Option<&RawValue>) {
+        let Some(params) = params.and_then(|params| RawObject::parse(params).ok()) else { return };
+        let Some(tag) = params.get("progressToken").and_then(tag_of) else { return };
+        if let Some(waiting) = self.waiting().as_ref().and_then(|waiting| waiting.get(&tag)) {
+            let _ = waiting.events.send(CallEvent::Progress(params));
+        }
+    }
+
+    /// A log message goes to the request on whose stream it came; where the wire doesn't say, to
+    /// the only app with a request under way; otherwise to the upstream's log only.
+    fn log_message(&self, params: Option<&RawValue>, origin: Option<u64>) {
+        let Some(params) = params else { return };
+        if let Some(text) = log_text(params) {
+            self.log.push("server", &text);
+        }
+        let waiting = self.waiting();
+        let Some(tag) = waiting.as_ref().and_then(|waiting| attribute(waiting, origin)) else {
+            return;
+        };
+        if let Some(waiting) = waiting.as_ref().and_then(|waiting| waiting.get(&tag)) {
+            let _ = waiting.events.send(CallEvent::Log(params.to_owned()));
+        }
+    }
+
+    /// A request of the upstream's own.
+    fn question(
+        self: &Arc<Self>,
+        method: &str,
+        id: Box<RawValue>,
+        params: Option<&RawValue>,
+        origin: Option<u64>,
+    ) {
+        let link = Arc::clone(self);
+        if method == "ping" {
+            tokio::spawn(async move { link.reply(id, Ok(raw(&RawObject::default()))).await });
+            return;
+        }
+        let asked = self.ask_caller(method, params, origin);
+        let method = method.to_owned();
+        // Ends with the answer, with the call (its channel closes), or with the link.
+        tokio::spawn(async move {
+            let answer = match asked {
+                Ok(answer) => tokio::select! {
+                    answer = answer => answer.unwrap_or_else(|_| {
+                        Err(error(METHOD_NOT_FOUND, &format!("the app can't answer {method}")))
+                    }),
+                    () = link.closed() => return,
+                },
+                Err(why) => Err(error(METHOD_NOT_FOUND, &why)),
+            };
+            link.reply(id, answer).await;
+        });
+    }
+
+    /// Hands the question to the call that caused it, if one can be told (design section 6).
+    fn ask_caller(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        origin: Option<u64>,
+    ) -> Result<oneshot::Receiver<Result<Box<RawValue>, Box<RawValue>>>, String> {
+        let waiting = self.waiting();
+        let waiting = waiting.as_ref().ok_or("the connection is closed")?;
+        let tag = attribute(waiting, origin).ok_or_else(|| {
+            format!("Traygate can't tell which app's request {method} belongs to; if this upstream asks questions, let it serve each app by itself: traygate set <upstream> isolation=isolated")
+        })?;
+        let (reply, answer) = oneshot::channel();
+        let params = params.map(ToOwned::to_owned);
+        let question = Question { method: method.to_owned(), params, reply };
+        let caller = &waiting.get(&tag).ok_or("its request is over")?.events;
+        caller.send(CallEvent::Question(question)).map_err(|_| "its request is over")?;
+        Ok(answer)
+    }
+
+    async fn reply(&self, id: Box<RawValue>, answer: Result<Box<RawValue>, Box<RawValue>>) {
+        let mut message = RawObject::default().with("jsonrpc", "2.0");
+        message.set("id", id);
+        match answer {
+            Ok(result) => message.set("result", result),
+            Err(error) => message.set("error", error),
+        }
+        let message = Outgoing { bytes: line(&message), kind: Kind::Response };
+        // A link that can't carry it says so itself, by closing.
+        let _ = tokio::time::timeout(COURTESY, self.wire.send(message)).await;
+    }
+
+    /// The era as far as the link knows it; before the handshake nothing is modern.
+    fn cancels_by_closing(&self) -> bool {
+        self.is_http && self.hello.get().is_some_and(|hello| hello.era == Era::Modern)
+    }
+}
+
+async fn read(link: Weak<Link>, mut events: Events) {
+    while let Some(event) = events.recv().await {
+        match link.upgrade() {
+            Some(link) => link.receive(event),
+            None => return,
+        }
+    }
+    if let Some(link) = link.upgrade() {
+        link.bury(Failure::new(FailureKind::Gone, Ran::Perhaps, "the connection ended"));
+    }
+}
+
+/// A request under way. Dropped before its answer, it is cancelled upstream.
+pub struct Call {
+    link: Arc<Link>,
+    tag: u64,
+    events: mpsc::UnboundedReceiver<CallEvent>,
+    over: bool,
+}
+
+impl Call {
+    /// What happens next. After a result, an error or a failure there is nothing more.
+    pub async fn next(&mut self) -> CallEvent {
+        let event = match self.events.recv().await {
+            Some(event) => event,
+            None => CallEvent::Failed(self.link.obituary(Ran::Perhaps)),
+        };
+        self.over |=
+            matches!(event, CallEvent::Result(_) | CallEvent::Error(_) | CallEvent::Failed(_));
+        event
+    }
+
+    /// The answer alone, for requests of Traygate's own. An error is the upstream's, raw.
+    pub async fn answer(mut self) -> Result<Result<Box<RawValue>, Box<RawValue>>, Failure> {
+        loop {
+            match self.next().await {
+                CallEvent::Result(result) => return Ok(Ok(result)),
+                CallEvent::Error(error) => return Ok(Err(error)),
+                CallEvent::Failed(failure) => return Err(failure),
+                // A question nobody asked for is answered "can't" by being dropped.
+                CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Question(_) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if self.over || self.link.strike(self.tag).is_none() {
+            return;
+        }
+        let (link, tag) = (Arc::clone(&self.link), self.tag);
+        if link.cancels_by_closing() {
+            link.wire.forget(tag);
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let params = RawObject::default()
+                .with("requestId", &tag)
+                .with("reason", "the app no longer waits for it");
+            let notice = link.notify("notifications/cancelled", params);
+            let _ = tokio::time::timeout(COURTESY, notice).await;
+            link.wire.forget(tag);
+        });
+    }
+}
+
+/// An id or progress token of ours; some servers give numbers back as strings.
+fn tag_of(raw: &RawValue) -> Option<u64> {
+    raw.get().trim_matches('"').parse().ok()
+}
+
+/// Which request something that came unasked belongs to.
+fn attribute(waiting: &HashMap<u64, Waiting>, origin: Option<u64>) -> Option<u64> {
+    if let Some(origin) = origin.filter(|origin| waiting.contains_key(origin)) {
+        return Some(origin);
+    }
+    let mut callers =
+        waiting.iter().filter_map(|(tag, waiting)| waiting.caller.map(|caller| (caller, *tag)));
+    let (caller, tag) = callers.next()?;
+    // The newest request of the only app: servers that ask do it for the call they just began.
+    callers.try_fold(tag, |newest, (other, tag)| (other == caller).then_some(newest.max(tag)))
+}
+
+fn log_text(params: &RawValue) -> Option<String> {
+    let params = RawObject::parse(params).ok()?;
+    let data = params.get("data")?;
+    let text = crate::json::as_str(data).unwrap_or_else(|| data.get().to_owned());
+    Some(match params.str("level") {
+        Some(level) => format!("{level}: {text}"),
+        None => text,
+    })
+}
+
+fn outgoing(tag: u64, request: &Request, modern: Option<&str>) -> Outgoing {
+    let mut params = request.params.clone();
+    let meta = meta(tag, request, modern);
+    if !meta.is_empty() {
+        params.set("_meta", meta.to_raw());
+    }
+    let name = ["name", "uri", "taskId"].into_iter().find_map(|key| params.str(key));
+    let mut message = RawObject::default()
+        .with("jsonrpc", "2.0")
+        .with("id", &tag)
+        .with("method", request.method);
+    if !params.is_empty() {
+        message.set("params", params.to_raw());
+    }
+    let kind = Kind::Request {
+        tag,
+        method: request.method.to_owned(),
+        name: name.filter(|_| names_something(request.method)),
+        headers: request.headers.clone(),
+        version: modern.map(ToOwned::to_owned),
+    };
+    Outgoing { bytes: line(&message), kind }
+}
+
+/// The methods that carry `Mcp-Name` (protocol 2026-07-28, Streamable HTTP, "Request Metadata").
+fn names_something(method: &str) -> bool {
+    matches!(
+        method,
+        "tools/call"
+            | "prompts/get"
+            | "resources/read"
+            | "tasks/get"
+            | "tasks/update"
+            | "tasks/cancel"
+    )
+}
+
+/// The app's `_meta` less what belongs to its own hop, plus what this hop's era asks for.
+fn meta(tag: u64, request: &Request, modern: Option<&str>) -> RawObject {
+    let mut meta = request.params.object("_meta").unwrap_or_default();
+    let log_level = format!("{PROTOCOL_META}logLevel");
+    meta.retain(|key| {
+        key != "progressToken"
+            && (!key.starts_with(PROTOCOL_META) || (modern.is_some() && key == log_level))
+    });
+    if request.caller.as_ref().is_some_and(|caller| caller.wants_progress) {
+        meta.set("progressToken", raw(&tag));
+    }
+    if let Some(version) = modern {
+        let caller = request.caller.as_ref();
+        let capabilities = caller.map(|caller| caller.capabilities.clone()).unwrap_or_default();
+        let info = caller.and_then(|caller| caller.client_info.clone());
+        meta.set(&format!("{PROTOCOL_META}protocolVersion"), raw(version));
+        meta.set(&format!("{PROTOCOL_META}clientCapabilities"), capabilities.to_raw());
+        meta.set(&format!("{PROTOCOL_META}clientInfo"), info.unwrap_or_else(own_info));
+    }
+    meta
+}
+
+/// How Traygate introduces itself.
+pub fn own_info() -> Box<RawValue> {
+    raw(&serde_json::json!({ "name": "traygate", "version": env!("CARGO_PKG_VERSION") }))
+}
+
+/// A JSON-RPC error object.
+pub fn error(code: i32, message: &str) -> Box<RawValue> {
+    raw(&serde_json::json!({ "code": code, "message": message }))
+}
+
+fn line(message: &RawObject) -> Bytes {
+    let mut bytes = serde_json::to_vec(message).expect("raw JSON always serializes");
+    one_line(&mut bytes);
+    bytes.into()
+}

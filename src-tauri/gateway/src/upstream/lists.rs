@@ -1,0 +1,164 @@
+//! The four catalogues of an upstream in memory: one read for many askers, stale on error only
+//! (design section 4.4).
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Shared},
+};
+
+use super::catalogue::{Catalogue, Fresh};
+use crate::{
+    api::Freshness,
+    clock::{Clock, wall},
+    fault::Fault,
+};
+
+/// A read under way or over, for all who wait for it.
+pub type Reading = Shared<BoxFuture<'static, Outcome>>;
+type Outcome = Result<Arc<Catalogue>, Fault>;
+
+/// One catalogue's place. The lock is short: nobody holds it across a read.
+#[derive(Default)]
+pub struct List(Mutex<Slot>);
+
+#[derive(Default)]
+struct Slot {
+    /// The last good one.
+    current: Option<Arc<Catalogue>>,
+    read_at: i64,
+    /// Why its freshness ended early, and when.
+    ended: Option<(String, i64)>,
+    /// What the last read failed with.
+    fault: Option<(Fault, i64)>,
+    /// Counts invalidations: a read that began before one never becomes the fresh value.
+    generation: u64,
+    reading: Option<(u64, Instant, Reading)>,
+}
+
+/// What an asker finds.
+pub enum Found {
+    Fresh(Arc<Catalogue>),
+    /// Nothing fresh: wait for this. It began at the given time.
+    Reading(Reading, Instant),
+}
+
+impl List {
+    /// The fresh catalogue, or the read under way, or the one that `begin` starts.
+    pub fn find(&self, clock: &Clock, begin: impl FnOnce(u64) -> Reading) -> Found {
+        let mut slot = self.slot();
+        if let Some(current) = slot.current.as_ref()
+            && slot.ended.is_none()
+            && slot.fault.is_none()
+            && current.is_fresh(clock.now())
+        {
+            return Found::Fresh(Arc::clone(current));
+        }
+        if let Some((generation, begun, reading)) = &slot.reading
+            && *generation == slot.generation
+        {
+            return Found::Reading(reading.clone(), *begun);
+        }
+        let (generation, begun) = (slot.generation, Instant::now());
+        let reading = begin(generation);
+        slot.reading = Some((generation, begun, reading.clone()));
+        Found::Reading(reading, begun)
+    }
+
+    /// The last good one, fresh or not.
+    pub fn last_good(&self) -> Option<Arc<Catalogue>> {
+        self.slot().current.clone()
+    }
+
+    /// Whether the last read failed.
+    pub fn fault(&self) -> Option<Fault> {
+        self.slot().fault.as_ref().map(|(fault, _)| fault.clone())
+    }
+
+    /// Ends its freshness. It stays in place, to be served if a new read fails.
+    pub fn invalidate(&self, because: &str) {
+        let mut slot = self.slot();
+        slot.generation += 1;
+        slot.ended = Some((because.to_owned(), wall()));
+    }
+
+    /// Drops everything: the authorization context changed.
+    pub fn clear(&self) {
+        let mut slot = self.slot();
+        let generation = slot.generation + 1;
+        *slot = Slot { generation, ..Slot::default() };
+    }
+
+    /// Takes the outcome of the read that began in `generation`. Returns whether what apps can
+    /// see may differ now.
+    pub fn settle(&self, generation: u64, outcome: &Outcome) -> bool {
+        let mut slot = self.slot();
+        if slot.reading.as_ref().is_some_and(|(begun_in, ..)| *begun_in == generation) {
+            slot.reading = None;
+        }
+        match outcome {
+            Ok(catalogue) => {
+                let before = slot.current.replace(Arc::clone(catalogue));
+                let was_missing = slot.fault.take().is_some() && before.is_none();
+                slot.read_at = wall();
+                if generation == slot.generation {
+                    slot.ended = None;
+                }
+                was_missing || before.is_none_or(|before| before.digest != catalogue.digest)
+            }
+            Err(fault) => {
+                let since = slot.fault.as_ref().map_or_else(wall, |(_, since)| *since);
+                slot.fault = Some((fault.clone(), since));
+                false
+            }
+        }
+    }
+
+    /// For people: fresh, stale since when and why, unavailable, empty or unread.
+    pub fn freshness(&self, clock: &Clock) -> Freshness {
+        let slot = self.slot();
+        let fault = slot.fault.as_ref().map(|(fault, since)| (fault.message.clone(), *since));
+        let Some(current) = &slot.current else {
+            return fault.map_or(Freshness::Unread, |(because, _)| Freshness::Unavailable { because });
+        };
+        if let Some((because, since)) = fault.or_else(|| slot.ended.clone()) {
+            return Freshness::Stale { since, because };
+        }
+        if current.items.is_empty() && current.fresh == Fresh::UntilTold {
+            return Freshness::Empty;
+        }
+        let now = clock.now();
+        match current.fresh {
+            Fresh::UntilTold => Freshness::Fresh { until: None },
+            Fresh::Until(deadline) if now < deadline => {
+                let left = now.until(deadline).as_millis() as i64;
+                Freshness::Fresh { until: Some(wall() + left) }
+            }
+            Fresh::Until(_) => {
+                Freshness::Stale { since: slot.read_at, because: "its time is over; the next need reads it anew".to_owned() }
+            }
+            Fresh::Never => Freshness::Stale {
+                since: slot.read_at,
+                because: "the upstream gives no time to keep it; each need reads it anew".to_owned(),
+            },
+        }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs a read in a task of its own, so that an asker who gives up does not strand it.
+pub fn spawn_reading(
+    tracker: &tokio_util::task::TaskTracker,
+    work: impl Future<Output = Outcome> + Send + 'static,
+    lost: Fault,
+) -> Reading {
+    let task = tracker.spawn(work);
+    async move { task.await.unwrap_or(Err(lost)) }.boxed().shared()
+}
