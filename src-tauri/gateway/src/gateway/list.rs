@@ -1,0 +1,308 @@
+//! What an app sees: the catalogues of all enabled upstreams, less what the user switched off.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use futures::future::join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use super::{Asker, Gateway, View, uri};
+use crate::{
+    capability::CapabilityType,
+    definition::Era,
+    fault::Fault,
+    json::raw,
+    upstream::{
+        Upstream,
+        catalogue::{Catalogue, Fresh, Item, Scope},
+        lists::Found,
+    },
+};
+
+/// Apps are told to keep a list no longer than this: the user may toggle at any time.
+const LONGEST_TOLD_TTL: Duration = Duration::from_mins(5);
+
+/// One upstream's part in a list.
+struct Share {
+    upstream: Arc<Upstream>,
+    catalogue: Option<Arc<Catalogue>>,
+    /// How long it is still fresh; `None`: it is stale or missing.
+    ttl: Option<Duration>,
+    /// Why it is missing.
+    fault: Option<Fault>,
+}
+
+/// An answer to a list request.
+pub struct Listed {
+    pub result: Box<RawValue>,
+    pub items: usize,
+    /// Of all pages, as the app sees it now.
+    pub digest: u64,
+}
+
+/// Why there is no answer.
+pub enum NotListed {
+    /// The cursor isn't one of ours.
+    BadCursor,
+    /// The only upstream of this view can't give it.
+    Fault(Fault),
+}
+
+/// Where the next page begins: after this item. If it has gone by then, at its place.
+#[derive(Serialize, Deserialize)]
+struct Cursor {
+    upstream: i64,
+    key: String,
+    index: usize,
+}
+
+impl Cursor {
+    fn parse(text: &str) -> Option<Self> {
+        serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(text).ok()?).ok()
+    }
+
+    fn encode(&self) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(raw(self).get())
+    }
+}
+
+/// One visible item with the name that the app sees.
+struct Shown<'a> {
+    upstream: &'a Arc<Upstream>,
+    item: &'a Item,
+    exposed: Option<String>,
+}
+
+impl Gateway {
+    /// Never fails because of one upstream, and waits for none longer than the list budget.
+    pub async fn list(
+        &self,
+        asker: &Asker,
+        kind: CapabilityType,
+        cursor: Option<&str>,
+    ) -> Result<Listed, NotListed> {
+        let cursor = match cursor.map(Cursor::parse) {
+            Some(None) => return Err(NotListed::BadCursor),
+            cursor => cursor.flatten(),
+        };
+        let upstreams = self.visible(&asker.view);
+        let budget = self.settings().list_budget;
+        let shares = join_all(upstreams.into_iter().map(|upstream| share(upstream, kind, budget))).await;
+        if let (View::One(_), [Share { catalogue: None, fault: Some(fault), .. }]) =
+            (&asker.view, &shares[..])
+        {
+            return Err(NotListed::Fault(fault.clone()));
+        }
+        Ok(self.answer(asker, kind, cursor.as_ref(), &shares))
+    }
+
+    /// What the app sees now, as one number: it differs when a name, a description or a schema
+    /// does. Looks at what is known; reads nothing.
+    pub fn digest(&self, view: &View, kind: CapabilityType) -> u64 {
+        let shares: Vec<_> = (self.visible(view).into_iter())
+            .map(|upstream| Share {
+                catalogue: upstream.last_good(kind),
+                ttl: None,
+                fault: None,
+                upstream,
+            })
+            .collect();
+        digest(&self.shown(view, kind, &shares))
+    }
+
+    /// The enabled upstreams of a view, in the user's order.
+    pub(super) fn visible(&self, view: &View) -> Vec<Arc<Upstream>> {
+        let mut upstreams = self.upstreams();
+        upstreams.retain(|upstream| {
+            upstream.is_enabled() && match view {
+                View::All => true,
+                View::One(name) => upstream.name == *name,
+            }
+        });
+        upstreams
+    }
+
+    fn answer(
+        &self,
+        asker: &Asker,
+        kind: CapabilityType,
+        cursor: Option<&Cursor>,
+        shares: &[Share],
+    ) -> Listed {
+        let shown = self.shown(&asker.view, kind, shares);
+        let begin = cursor.map_or(0, |cursor| place(&shown, cursor));
+        let end = (begin + self.settings().list_page).min(shown.len());
+        let page = &shown[begin..end];
+
+        let mut out = String::with_capacity(64 + page.iter().map(|s| s.item.raw.get().len() + 32).sum::<usize>());
+        if asker.era == Era::Modern {
+            out.push_str("{\"resultType\":\"complete\",\"");
+        } else {
+            out.push_str("{\"");
+        }
+        out.push_str(kind.list_member());
+        out.push_str("\":[");
+        for (at, shown) in page.iter().enumerate() {
+            if at > 0 {
+                out.push(',');
+            }
+            shown.write(asker.era, &mut out);
+        }
+        out.push(']');
+        if let Some(last) = page.last().filter(|_| end < shown.len()) {
+            let next = Cursor { upstream: last.upstream.id.0, key: last.item.key.clone(), index: end };
+            out.push_str(",\"nextCursor\":");
+            out.push_str(raw(&next.encode()).get());
+        }
+        if asker.era == Era::Modern {
+            let (ttl, scope) = hints(shares);
+            out.push_str(&format!(",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", ttl.as_millis()));
+        }
+        let missing: Vec<_> = shares.iter().filter_map(|share| share.fault.as_ref()).collect();
+        if !missing.is_empty() {
+            let missing: Vec<_> = missing
+                .iter()
+                .map(|fault| serde_json::json!({ "upstream": fault.upstream, "code": fault.code, "reason": fault.message }))
+                .collect();
+            out.push_str(",\"_meta\":{\"traygate/unavailable\":");
+            out.push_str(raw(&missing).get());
+            out.push('}');
+        }
+        out.push('}');
+        Listed {
+            result: RawValue::from_string(out).expect("slices of JSON, put together as JSON"),
+            items: shown.len(),
+            digest: digest(&shown),
+        }
+    }
+
+    fn shown<'a>(&self, view: &View, kind: CapabilityType, shares: &'a [Share]) -> Vec<Shown<'a>> {
+        let doubled = match (view, kind) {
+            (View::All, CapabilityType::Resource | CapabilityType::Template) => doubled(shares),
+            _ => HashMap::new(),
+        };
+        let mut shown = Vec::new();
+        for Share { upstream, catalogue, .. } in shares {
+            let policy = upstream.definition().settings.auto_enable_new_capabilities;
+            for item in catalogue.iter().flat_map(|catalogue| &catalogue.items) {
+                if !self.preferences().is_enabled(upstream.id, kind, &item.key, policy) {
+                    continue;
+                }
+                let exposed = match (view, &item.exposed) {
+                    (View::All, Some(name)) => Some(name.as_str().to_owned()),
+                    (View::All, None) if doubled.get(item.key.as_str()).is_some_and(|n| *n > 1) => {
+                        Some(uri::expose(&upstream.name, &item.key))
+                    }
+                    _ => None,
+                };
+                shown.push(Shown { upstream, item, exposed });
+            }
+        }
+        shown
+    }
+}
+
+impl Shown<'_> {
+    fn write(&self, era: Era, out: &mut String) {
+        let simplified =
+            if era == Era::Legacy { self.item.without_modern_output() } else { None };
+        let item = simplified.as_ref().unwrap_or(self.item);
+        match &self.exposed {
+            Some(exposed) => item.write_as(exposed, out),
+            None => out.push_str(item.raw.get()),
+        }
+    }
+}
+
+async fn share(upstream: Arc<Upstream>, kind: CapabilityType, budget: Duration) -> Share {
+    // One that is known to be down costs nothing; its retries go on by themselves.
+    if upstream.is_down() {
+        return stale(upstream, kind);
+    }
+    match upstream.find(kind) {
+        Found::Fresh(catalogue) => {
+            let ttl = match catalogue.fresh {
+                Fresh::Until(deadline) => upstream.now().until(deadline),
+                Fresh::UntilTold => LONGEST_TOLD_TTL,
+                Fresh::Never => Duration::ZERO,
+            };
+            Share { upstream, catalogue: Some(catalogue), ttl: Some(ttl), fault: None }
+        }
+        // Nobody waits for a read that has already outlived one budget.
+        Found::Reading(_, begun) if begun.elapsed() >= budget => stale(upstream, kind),
+        Found::Reading(reading, begun) => match timeout(budget - begun.elapsed(), reading).await {
+            Ok(Ok(catalogue)) => {
+                let ttl = match catalogue.fresh {
+                    Fresh::Until(deadline) => Some(upstream.now().until(deadline)),
+                    Fresh::UntilTold => Some(LONGEST_TOLD_TTL),
+                    Fresh::Never => None,
+                };
+                Share { upstream, catalogue: Some(catalogue), ttl, fault: None }
+            }
+            Ok(Err(fault)) => Share { fault: Some(fault), ..stale(upstream, kind) }.forgiven(),
+            Err(_) => stale(upstream, kind),
+        },
+    }
+}
+
+impl Share {
+    /// A fault is told only where nothing can be shown.
+    fn forgiven(mut self) -> Self {
+        if self.catalogue.is_some() {
+            self.fault = None;
+        }
+        self
+    }
+}
+
+/// The last good catalogue, or why there is none.
+fn stale(upstream: Arc<Upstream>, kind: CapabilityType) -> Share {
+    let catalogue = upstream.last_good(kind);
+    let fault = catalogue.is_none().then(|| upstream.fault());
+    Share { upstream, catalogue, ttl: None, fault }
+}
+
+/// What apps are told of freshness (design section 4.6).
+fn hints(shares: &[Share]) -> (Duration, &'static str) {
+    let ttl = shares
+        .iter()
+        .map(|share| share.ttl.unwrap_or_default())
+        .min()
+        .unwrap_or(LONGEST_TOLD_TTL)
+        .min(LONGEST_TOLD_TTL);
+    let public = shares.iter().all(|share| {
+        share.catalogue.as_ref().is_some_and(|catalogue| catalogue.scope == Scope::Public)
+    });
+    (ttl, if public { "public" } else { "private" })
+}
+
+/// How often each URI is listed.
+fn doubled(shares: &[Share]) -> HashMap<&str, usize> {
+    let mut count = HashMap::new();
+    for item in shares.iter().flat_map(|share| &share.catalogue).flat_map(|c| &c.items) {
+        *count.entry(item.key.as_str()).or_default() += 1;
+    }
+    count
+}
+
+fn place(shown: &[Shown], cursor: &Cursor) -> usize {
+    let at = shown.iter().position(|shown| {
+        shown.upstream.id.0 == cursor.upstream && shown.item.key == cursor.key
+    });
+    at.map_or(cursor.index, |at| at + 1).min(shown.len())
+}
+
+fn digest(shown: &[Shown]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for shown in shown {
+        (shown.upstream.id, &shown.exposed, shown.item.digest).hash(&mut hasher);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,192 @@
+//! One request of an app, on its way to the upstream that serves it.
+
+use serde_json::value::RawValue;
+
+use super::{Asker, Gateway, Route, View};
+use crate::{
+    capability::CapabilityType,
+    fault::{Code, Fault},
+    json::{RawObject, raw},
+    upstream::{
+        UpstreamEvent,
+        ask::{self, Asked, Asking, code_of},
+    },
+};
+
+const INVALID_PARAMS: i64 = -32602;
+const METHOD_NOT_FOUND: i64 = -32601;
+/// A result larger than this isn't looked through for URIs.
+const SCANNED: usize = 1 << 20;
+
+/// The requests that are relayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relayed {
+    CallTool,
+    GetPrompt,
+    ReadResource,
+    Complete,
+}
+
+impl Relayed {
+    pub const fn method(self) -> &'static str {
+        match self {
+            Self::CallTool => "tools/call",
+            Self::GetPrompt => "prompts/get",
+            Self::ReadResource => "resources/read",
+            Self::Complete => "completion/complete",
+        }
+    }
+}
+
+/// Why a request can't even be routed.
+pub enum NotRelayed {
+    /// The params lack what the method needs.
+    BadParams(&'static str),
+    Fault(Fault),
+}
+
+impl From<Fault> for NotRelayed {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl Gateway {
+    /// Routes a request and begins it. The params go on as they came, with the upstream's own name
+    /// in the place of the one that the app sees.
+    pub async fn relay(
+        &self,
+        asker: &Asker,
+        method: Relayed,
+        mut params: RawObject,
+    ) -> Result<(Route, Asking), NotRelayed> {
+        let route = match method {
+            Relayed::CallTool => self.by_name(asker, CapabilityType::Tool, &mut params).await?,
+            Relayed::GetPrompt => self.by_name(asker, CapabilityType::Prompt, &mut params).await?,
+            Relayed::ReadResource => self.by_uri(asker, &mut params).await?,
+            Relayed::Complete => self.by_reference(asker, &mut params).await?,
+        };
+        let asked = Asked {
+            method: method.method(),
+            params,
+            caller: Some(asker.caller()),
+            headers: Vec::new(),
+            nature: route.nature,
+        };
+        let asking = ask::ask(&route.upstream, asked).await?;
+        Ok((route, asking))
+    }
+
+    async fn by_name(
+        &self,
+        asker: &Asker,
+        kind: CapabilityType,
+        params: &mut RawObject,
+    ) -> Result<Route, NotRelayed> {
+        let name = params.str("name").ok_or(NotRelayed::BadParams("params.name must be a string"))?;
+        let route = self.route(asker, kind, &name).await?;
+        params.set("name", raw(&route.key));
+        Ok(route)
+    }
+
+    async fn by_uri(&self, asker: &Asker, params: &mut RawObject) -> Result<Route, NotRelayed> {
+        let uri = params.str("uri").ok_or(NotRelayed::BadParams("params.uri must be a string"))?;
+        let route = self.route_uri(asker, &uri).await?;
+        params.set("uri", raw(&route.key));
+        Ok(route)
+    }
+
+    /// Completion for an argument of a prompt or of a resource template.
+    async fn by_reference(
+        &self,
+        asker: &Asker,
+        params: &mut RawObject,
+    ) -> Result<Route, NotRelayed> {
+        let wrong = NotRelayed::BadParams("params.ref must be a ref/prompt with a name or a ref/resource with a uri");
+        let Some(mut reference) = params.object("ref") else { return Err(wrong) };
+        let (member, route) = match (reference.str("type").as_deref(), reference.str("name"), reference.str("uri")) {
+            (Some("ref/prompt"), Some(name), _) => {
+                ("name", self.route(asker, CapabilityType::Prompt, &name).await?)
+            }
+            (Some("ref/resource"), _, Some(uri)) => ("uri", self.template(asker, &uri).await?),
+            _ => return Err(wrong),
+        };
+        reference.set(member, raw(&route.key));
+        params.set("ref", reference.to_raw());
+        Ok(route)
+    }
+
+    /// A reference names a template by its text, or a resource by its URI.
+    async fn template(&self, asker: &Asker, uri: &str) -> Result<Route, Fault> {
+        let (upstream, key) = match super::uri::original(uri).filter(|_| asker.view == View::All) {
+            Some((name, original)) => (Some(name), original),
+            None => (None, uri.to_owned()),
+        };
+        let one = asker.clone();
+        let asker = Asker { view: upstream.map_or(one.view.clone(), View::One), ..one };
+        let listed = self.visible(&asker.view).into_iter().find(|upstream| {
+            let catalogue = upstream.last_good(CapabilityType::Template);
+            catalogue.is_some_and(|catalogue| catalogue.get(&key).is_some())
+        });
+        match listed {
+            Some(upstream) => {
+                let asker = Asker { view: View::One(upstream.name.clone()), ..asker };
+                self.route(&asker, CapabilityType::Template, &key).await
+            }
+            None => self.route_uri(&asker, &key).await,
+        }
+    }
+
+    /// What an answer teaches the gateway: URIs that it handed out, and a list that is no longer
+    /// what it was (design section 4.3).
+    pub fn learn(&self, route: &Route, answer: Result<&RawValue, &RawValue>) {
+        match answer {
+            Ok(result) if result.get().len() <= SCANNED => {
+                self.hand_out(route.upstream.id, uris(result));
+            }
+            Ok(_) => {}
+            Err(error) if matches!(code_of(error), Some(INVALID_PARAMS | METHOD_NOT_FOUND)) => {
+                let kinds = vec![route.kind];
+                route.upstream.invalidate(&kinds, "it answered that it doesn't know what it listed");
+                self.heard(route.upstream.id, UpstreamEvent::Invalidated(kinds));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Every text under a member `uri`.
+fn uris(result: &RawValue) -> Vec<String> {
+    const MEMBER: &str = "\"uri\"";
+    let text = result.get();
+    let members = text.match_indices(MEMBER).filter_map(|(at, _)| {
+        let value = text[at + MEMBER.len()..].trim_start().strip_prefix(':')?;
+        serde_json::Deserializer::from_str(value).into_iter::<String>().next()?.ok()
+    });
+    members.collect()
+}
+
+impl NotRelayed {
+    /// For those who only know faults.
+    pub fn into_fault(self) -> Fault {
+        match self {
+            Self::BadParams(why) => Fault::new(Code::UnknownCapability, None, why),
+            Self::Fault(fault) => fault,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_are_found_wherever_a_result_names_one() {
+        let result = raw(&serde_json::json!({
+            "content": [{ "type": "resource_link", "uri": "mem://1" }],
+            "structuredContent": { "deep": [{ "uri": "mem://2" }, { "uri": 3 }], "not": "\"uri\":\"mem://no" },
+        }));
+        let found = uris(&result);
+        assert!(found.contains(&"mem://1".to_owned()) && found.contains(&"mem://2".to_owned()), "{found:?}");
+    }
+}
