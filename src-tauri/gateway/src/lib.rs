@@ -14,6 +14,8 @@ pub mod definition;
 pub mod fault;
 pub mod json;
 pub mod names;
+pub mod nearest;
 pub mod paths;
+pub mod settings;
 pub mod store;
 pub mod upstream;
