@@ -309,6 +309,11 @@ impl Dialler {
     }
 }
 
+/// Whether a URL and headers can be used at all, for those who are about to store them.
+pub fn check_target(url: &str, headers: &BTreeMap<String, String>) -> Result<(), Failure> {
+    Target::parse(url, headers).map(drop)
+}
+
 /// A URL with the user's headers, both checked.
 struct Target {
     url: Url,

@@ -15,7 +15,10 @@ pub mod wire;
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU16, Ordering},
+    },
     time::Duration,
 };
 
@@ -35,9 +38,9 @@ use self::{
     wire::{Failure, FailureKind, Ran},
 };
 use crate::{
-    api::State,
+    api::{Freshness, State},
     capability::CapabilityType,
-    clock::{Clock, wall},
+    clock::{Clock, Moment, wall},
     definition::{Definition, Era, Transport},
     fault::{Code, Fault},
     json::RawObject,
@@ -87,7 +90,8 @@ pub struct Parts {
     pub era: Option<Era>,
     pub dialler: Dialler,
     pub clock: Clock,
-    pub name_limit: NameLimit,
+    /// Bytes; the setting may change while the upstream lives.
+    pub name_limit: Arc<AtomicU16>,
     pub events: mpsc::UnboundedSender<(UpstreamId, UpstreamEvent)>,
 }
 
@@ -100,7 +104,7 @@ pub struct Upstream {
     era: Mutex<Option<Era>>,
     dialler: Dialler,
     clock: Clock,
-    name_limit: NameLimit,
+    name_limit: Arc<AtomicU16>,
     events: mpsc::UnboundedSender<(UpstreamId, UpstreamEvent)>,
     standing: watch::Sender<Standing>,
     link: LinkSlot,
@@ -181,6 +185,14 @@ impl Upstream {
 
     pub fn dialler(&self) -> &Dialler {
         &self.dialler
+    }
+
+    pub fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    pub fn freshness(&self, kind: CapabilityType) -> Freshness {
+        if self.is_enabled() { self.list(kind).freshness(&self.clock) } else { Freshness::Off }
     }
 
     pub fn list(&self, kind: CapabilityType) -> &List {
@@ -277,7 +289,8 @@ impl Upstream {
         let reader = Reader {
             kind,
             upstream: self.name.clone(),
-            name_limit: self.name_limit,
+            name_limit: NameLimit::try_from(self.name_limit.load(Ordering::Relaxed))
+                .unwrap_or_default(),
             era: hello.era,
             legacy_ttl: self.definition().settings.legacy_ttl,
         };

@@ -1,0 +1,311 @@
+//! The gateway: the user's upstreams and the user's choices, brought together.
+//!
+//! [`list`] is what apps see, [`route`] and [`relay`] take their requests to an upstream,
+//! [`announce`] tells them of changes; [`manage`] and [`transfer`] are what the user does,
+//! [`snapshot`] what the user sees.
+
+pub mod announce;
+mod apps;
+mod asker;
+pub mod list;
+pub mod manage;
+pub mod relay;
+mod route;
+mod snapshot;
+mod transfer;
+pub mod uri;
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU16, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{error, warn};
+
+pub use self::{
+    apps::{Activity, Apps, new_token},
+    asker::{Asker, View},
+    route::Route,
+};
+use self::announce::Listeners;
+use crate::{
+    api::Pause,
+    clock::{Clock, wall},
+    definition::{Definition, Era},
+    names::UpstreamName,
+    preferences::Preferences,
+    settings::Settings,
+    store::{Store, StoreError, UpstreamId},
+    upstream::{
+        Parts, Upstream, UpstreamEvent,
+        connect::Dialler,
+        log::UpstreamLog,
+        wire::{self, Bounds},
+    },
+};
+
+/// How many handed-out URIs are remembered.
+const HANDED_OUT: usize = 10_000;
+/// How long the end of everything may take.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+type Told = (UpstreamId, UpstreamEvent);
+
+/// Why the gateway can't begin.
+#[derive(Debug, thiserror::Error)]
+pub enum NotOpened {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("no HTTP client could be made: {0}")]
+    Client(#[from] wire::Failure),
+}
+
+pub struct Gateway {
+    store: Store,
+    preferences: Preferences,
+    apps: Apps,
+    stored_settings: Mutex<BTreeMap<String, String>>,
+    settings: RwLock<Arc<Settings>>,
+    /// In the user's order. Never held across an await.
+    upstreams: RwLock<Vec<Arc<Upstream>>>,
+    pause: Mutex<Option<Pause>>,
+    handed_out: Mutex<HandedOut>,
+    client: reqwest::Client,
+    clock: Clock,
+    /// Shared with the upstreams, which shorten names by it.
+    name_limit: Arc<AtomicU16>,
+    events: mpsc::UnboundedSender<Told>,
+    revision: watch::Sender<u64>,
+    listeners: Listeners,
+    /// Makes one change of the upstreams at a time.
+    changing: tokio::sync::Mutex<()>,
+    started_at: i64,
+    next_session: AtomicU64,
+    ended: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Gateway {
+    /// Begins with what is stored: every enabled upstream is started, none is waited for.
+    pub async fn open(store: Store) -> Result<Arc<Self>, NotOpened> {
+        let stored_settings = store.settings().await?;
+        let (settings, notes) = Settings::from_stored(&stored_settings);
+        for note in notes {
+            warn!("{note}");
+        }
+        let stored = store.upstreams().await?;
+        let (events, told) = mpsc::unbounded_channel();
+        let gateway = Arc::new(Self {
+            preferences: Preferences::load(store.clone()).await?,
+            apps: Apps::load(store.clone()).await?,
+            pause: Mutex::new(stored_pause(&stored_settings)),
+            stored_settings: Mutex::new(stored_settings),
+            name_limit: Arc::new(AtomicU16::new(settings.name_limit.into())),
+            settings: RwLock::new(Arc::new(settings)),
+            upstreams: RwLock::default(),
+            handed_out: Mutex::default(),
+            client: wire::http::client()?,
+            clock: Clock::default(),
+            events,
+            revision: watch::Sender::new(1),
+            listeners: Listeners::default(),
+            changing: tokio::sync::Mutex::default(),
+            started_at: wall(),
+            next_session: AtomicU64::new(1),
+            ended: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            store,
+        });
+        let upstreams: Vec<_> = stored
+            .into_iter()
+            .map(|stored| gateway.make(stored.id, stored.definition, stored.era, Arc::default()))
+            .collect();
+        gateway.upstreams_mut(|list| list.clone_from(&upstreams));
+        gateway.tasks.spawn(Arc::clone(&gateway).hear(told));
+        gateway.tasks.spawn(Arc::clone(&gateway).announce());
+        for upstream in upstreams {
+            upstream.start();
+        }
+        Ok(gateway)
+    }
+
+    /// Ends everything in good order, all upstreams' processes included.
+    pub async fn close(&self) {
+        self.ended.cancel();
+        let stops = self.upstreams().into_iter().map(|upstream| async move { upstream.stop().await });
+        futures::future::join_all(stops).await;
+        self.tasks.close();
+        if tokio::time::timeout(FAREWELL, self.tasks.wait()).await.is_err() {
+            warn!("some work did not end in time");
+        }
+        self.store.close().await;
+    }
+
+    /// All upstreams, in the user's order.
+    pub fn upstreams(&self) -> Vec<Arc<Upstream>> {
+        self.upstreams.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn upstream(&self, name: &UpstreamName) -> Option<Arc<Upstream>> {
+        self.upstreams().into_iter().find(|upstream| upstream.name == *name)
+    }
+
+    pub fn preferences(&self) -> &Preferences {
+        &self.preferences
+    }
+
+    pub fn apps(&self) -> &Apps {
+        &self.apps
+    }
+
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What is paused now.
+    pub fn pause(&self) -> Option<Pause> {
+        let mut pause = lock(&self.pause);
+        if pause.is_some_and(|pause| pause.until.is_some_and(|until| until <= wall())) {
+            *pause = None;
+        }
+        *pause
+    }
+
+    /// A number for a new session, unlike all others of this host.
+    pub fn new_session(&self) -> u64 {
+        self.next_session.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Grows with each change of what a snapshot shows.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    pub fn ended(&self) -> &CancellationToken {
+        &self.ended
+    }
+
+    pub fn listeners(&self) -> &Listeners {
+        &self.listeners
+    }
+
+    /// Something that people see has changed; with it, perhaps, what apps see.
+    pub fn changed(&self) {
+        self.revision.send_modify(|revision| *revision += 1);
+        self.listeners.look();
+    }
+
+    fn make(
+        &self,
+        id: UpstreamId,
+        definition: Definition,
+        era: Option<Era>,
+        log: Arc<UpstreamLog>,
+    ) -> Arc<Upstream> {
+        let bounds = Bounds { message: self.settings().message_limit };
+        Upstream::new(Parts {
+            id,
+            definition,
+            era,
+            dialler: Dialler { client: self.client.clone(), bounds, log },
+            clock: self.clock.clone(),
+            name_limit: Arc::clone(&self.name_limit),
+            events: self.events.clone(),
+        })
+    }
+
+    fn upstreams_mut<T>(&self, change: impl FnOnce(&mut Vec<Arc<Upstream>>) -> T) -> T {
+        change(&mut self.upstreams.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn by_id(&self, id: UpstreamId) -> Option<Arc<Upstream>> {
+        self.upstreams().into_iter().find(|upstream| upstream.id == id)
+    }
+
+    /// As if an upstream had told it.
+    fn heard(&self, id: UpstreamId, event: UpstreamEvent) {
+        // The loop ends with the gateway; after that nobody wants to know.
+        let _ = self.events.send((id, event));
+    }
+
+    async fn hear(self: Arc<Self>, mut told: mpsc::UnboundedReceiver<Told>) {
+        loop {
+            let (id, event) = tokio::select! {
+                Some(told) = told.recv() => told,
+                () = self.ended.cancelled() => return,
+            };
+            // One that was replaced or removed meanwhile has nothing to say any more.
+            let Some(upstream) = self.by_id(id) else { continue };
+            match event {
+                UpstreamEvent::State => {}
+                UpstreamEvent::Era(era) => {
+                    if let Err(error) = self.store.remember_era(id, era).await {
+                        warn!(upstream = %upstream.name, %error, "can't remember its era");
+                    }
+                }
+                UpstreamEvent::LinkUp => self.read_again(&upstream, &crate::capability::CapabilityType::ALL, announce::Cause::NewLink),
+                UpstreamEvent::Invalidated(kinds) => self.read_again(&upstream, &kinds, announce::Cause::Told),
+                UpstreamEvent::Read { catalogue, .. } => {
+                    let policy = upstream.definition().settings.auto_enable_new_capabilities;
+                    let done = self.preferences.reconcile(id, &catalogue, policy, wall()).await;
+                    if let Err(error) = done {
+                        error!(upstream = %upstream.name, %error, "can't note what it offers");
+                    }
+                }
+                // Nobody can subscribe yet.
+                UpstreamEvent::ResourceUpdated(_) => continue,
+            }
+            self.changed();
+        }
+    }
+
+    fn hand_out(&self, upstream: UpstreamId, uris: Vec<String>) {
+        if !uris.is_empty() {
+            lock(&self.handed_out).add(upstream, uris);
+        }
+    }
+
+    /// Which upstream last named this URI in a result.
+    fn handed_out(&self, uri: &str) -> Option<UpstreamId> {
+        lock(&self.handed_out).by_uri.get(uri).copied()
+    }
+}
+
+/// URIs that results named, the oldest forgotten first.
+#[derive(Default)]
+struct HandedOut {
+    by_uri: HashMap<String, UpstreamId>,
+    order: VecDeque<String>,
+}
+
+impl HandedOut {
+    fn add(&mut self, upstream: UpstreamId, uris: Vec<String>) {
+        for uri in uris {
+            if self.by_uri.insert(uri.clone(), upstream).is_none() {
+                self.order.push_back(uri);
+            }
+        }
+        while self.order.len() > HANDED_OUT {
+            if let Some(oldest) = self.order.pop_front() {
+                self.by_uri.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// Where the pause is kept over a restart. Not one of the settings that a user sets as text.
+const PAUSE_KEY: &str = "internal.pause";
+
+fn stored_pause(stored: &BTreeMap<String, String>) -> Option<Pause> {
+    serde_json::from_str(stored.get(PAUSE_KEY)?).ok()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,142 @@
+//! What the user sees, at one moment.
+
+use std::sync::Arc;
+
+use super::Gateway;
+use crate::{
+    api::{Capabilities, CapabilityView, CatalogueView, Snapshot, UpstreamView},
+    capability::CapabilityType,
+    definition::Transport,
+    names::{ExposedName, UpstreamName},
+    upstream::Upstream,
+};
+
+/// Where the host is reached and keeps its files: what the gateway itself doesn't know.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub endpoint: String,
+    pub data_dir: String,
+}
+
+impl Gateway {
+    pub fn snapshot(&self, place: &Place) -> Snapshot {
+        Snapshot {
+            revision: *self.revision.borrow(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            endpoint: place.endpoint.clone(),
+            data_dir: place.data_dir.clone(),
+            started_at: self.started_at,
+            pause: self.pause(),
+            upstreams: self.upstreams().iter().map(|upstream| self.view(upstream)).collect(),
+            apps: self.apps().views(),
+        }
+    }
+
+    pub fn view(&self, upstream: &Arc<Upstream>) -> UpstreamView {
+        let definition = upstream.definition();
+        let standing = upstream.standing();
+        let hello = standing.hello.as_ref();
+        UpstreamView {
+            name: definition.name.clone(),
+            enabled: definition.enabled,
+            reached_by: definition.transport.summary(),
+            transport_kind: match definition.transport {
+                Transport::Stdio { .. } => "stdio".to_owned(),
+                Transport::Http { .. } => "http".to_owned(),
+            },
+            era: hello.map(|hello| hello.era),
+            protocol_version: hello.map(|hello| hello.version.clone()),
+            server: hello.and_then(|hello| hello.server.clone()),
+            state: standing.state,
+            since: standing.since,
+            catalogues: CapabilityType::ALL.map(|kind| self.catalogue_view(upstream, kind)).into(),
+            settings: definition.settings.clone(),
+        }
+    }
+
+    fn catalogue_view(&self, upstream: &Upstream, kind: CapabilityType) -> CatalogueView {
+        let policy = upstream.definition().settings.auto_enable_new_capabilities;
+        let enabled =
+            |key: &str| self.preferences().is_enabled(upstream.id, kind, key, policy);
+        let catalogue = upstream.last_good(kind);
+        let (total, on, warnings) = match &catalogue {
+            Some(catalogue) => {
+                let on = catalogue.items.iter().filter(|item| enabled(&item.key)).count();
+                (catalogue.items.len(), on, catalogue.warnings.clone())
+            }
+            None => {
+                let rows = self.preferences().of(upstream.id, kind);
+                let on = rows.iter().filter(|(_, choice)| choice.enabled).count();
+                (rows.len(), on, Vec::new())
+            }
+        };
+        CatalogueView { kind, freshness: upstream.freshness(kind), total, on, warnings }
+    }
+
+    /// What it offers, live or remembered, with the user's choices.
+    pub fn capabilities(&self, upstream: &Arc<Upstream>, live: bool) -> Capabilities {
+        let items = CapabilityType::ALL
+            .into_iter()
+            .flat_map(|kind| self.capabilities_of(upstream, kind, live))
+            .collect();
+        Capabilities { upstream: self.view(upstream), items }
+    }
+
+    fn capabilities_of(
+        &self,
+        upstream: &Upstream,
+        kind: CapabilityType,
+        live: bool,
+    ) -> Vec<CapabilityView> {
+        let catalogue = upstream.last_good(kind);
+        let listed = catalogue.iter().flat_map(|catalogue| &catalogue.items);
+        let mut views: Vec<_> = listed
+            .map(|item| CapabilityView {
+                live: true,
+                read_only: item.read_only,
+                item: live.then(|| item.raw.clone()),
+                ..self.remembered_view(upstream, kind, &item.key)
+            })
+            .collect();
+        // Gone, or its upstream is away: known by the stored choice.
+        for (key, _) in self.preferences().of(upstream.id, kind) {
+            if catalogue.as_ref().is_none_or(|catalogue| catalogue.get(&key).is_none()) {
+                views.push(self.remembered_view(upstream, kind, &key));
+            }
+        }
+        views
+    }
+
+    /// One capability as far as the stored choice tells.
+    pub(super) fn remembered_view(
+        &self,
+        upstream: &Upstream,
+        kind: CapabilityType,
+        key: &str,
+    ) -> CapabilityView {
+        let policy = upstream.definition().settings.auto_enable_new_capabilities;
+        let choice = self.preferences().choice(upstream.id, kind, key);
+        CapabilityView {
+            kind,
+            key: key.to_owned(),
+            enabled: choice.map_or(policy, |choice| choice.enabled),
+            live: false,
+            exposed: self.exposed(&upstream.name, kind, key),
+            read_only: false,
+            pinned: self.preferences().is_pinned(upstream.id, kind, key),
+            first_seen_at: choice.map(|choice| choice.first_seen_at),
+            last_seen_at: choice.and_then(|choice| choice.last_seen_at),
+            item: None,
+        }
+    }
+
+    fn exposed(&self, upstream: &UpstreamName, kind: CapabilityType, key: &str) -> String {
+        match kind {
+            CapabilityType::Tool | CapabilityType::Prompt => {
+                ExposedName::new(upstream, key, self.settings().name_limit).to_string()
+            }
+            CapabilityType::Resource | CapabilityType::Template => key.to_owned(),
+        }
+    }
+}
