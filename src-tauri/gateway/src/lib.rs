@@ -11,13 +11,17 @@
 pub mod api;
 pub mod capability;
 pub mod clock;
+pub mod control;
 pub mod definition;
+pub mod endpoint;
 pub mod fault;
 pub mod gateway;
+pub mod host;
 pub mod json;
 pub mod names;
 pub mod nearest;
 pub mod paths;
+mod port;
 pub mod preferences;
 pub mod settings;
 pub mod store;

@@ -32,6 +32,8 @@ pub use self::{
     apps::{Activity, Apps, new_token},
     asker::{Asker, View},
     route::Route,
+    snapshot::Place,
+    transfer::without_secrets,
 };
 use self::announce::Listeners;
 use crate::{

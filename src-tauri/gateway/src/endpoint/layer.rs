@@ -1,0 +1,184 @@
+//! Around rmcp's HTTP service: raw bytes in, tickets out, and a JSON-RPC error for whatever isn't
+//! a message.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::{
+    body::{Body, Bytes, to_bytes},
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http_body_util::BodyExt as _;
+use serde_json::value::RawValue;
+
+use super::{guard::App, tickets::Tickets};
+use crate::{
+    gateway::Gateway,
+    json::{Envelope, RawObject, raw},
+};
+
+const SESSION: &str = "mcp-session-id";
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+/// An error text of rmcp's is short; a body over this is no such text.
+const ERROR_TEXT: usize = 64 * 1024;
+/// How many sessions' owners are remembered.
+const MOST_SESSIONS: usize = 10_000;
+
+/// What the layer keeps.
+#[derive(Clone)]
+pub struct Layer {
+    pub gateway: Arc<Gateway>,
+    pub tickets: Tickets,
+    pub sessions: Sessions,
+}
+
+/// Which app a session belongs to. Another app's token doesn't open it.
+#[derive(Clone, Default)]
+pub struct Sessions(Arc<Mutex<HashMap<String, Arc<str>>>>);
+
+impl Sessions {
+    fn opened(&self, id: &str, app: &Arc<str>) {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if sessions.len() >= MOST_SESSIONS {
+            sessions.clear();
+        }
+        sessions.insert(id.to_owned(), Arc::clone(app));
+    }
+
+    fn closed(&self, id: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    fn belongs_to(&self, id: &str, app: &str) -> bool {
+        let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.get(id).is_none_or(|owner| **owner == *app)
+    }
+}
+
+/// The request's body as it came, for the handler: rmcp hands it the HTTP parts.
+#[derive(Clone)]
+pub struct RawBody(pub Bytes);
+
+pub async fn raw_json(State(layer): State<Layer>, request: Request, next: Next) -> Response {
+    let app = request.extensions().get::<App>().map(|App(name)| Arc::clone(name));
+    let session = session_of(request.headers());
+    if let (Some(session), Some(app)) = (&session, &app)
+        && !layer.sessions.belongs_to(session, app)
+    {
+        return (StatusCode::NOT_FOUND, "Session not found").into_response();
+    }
+    let method = request.method().clone();
+    let (request, id) = if method == Method::POST {
+        match read(&layer, request, session.as_deref()).await {
+            Ok(read) => read,
+            Err(response) => return *response,
+        }
+    } else {
+        (request, None)
+    };
+    if method == Method::DELETE && let Some(session) = &session {
+        layer.sessions.closed(session);
+    }
+    let response = next.run(request).await;
+    if let (Some(opened), Some(app)) = (session_of(response.headers()), &app) {
+        layer.sessions.opened(&opened, app);
+    }
+    let response = if method == Method::POST { as_json_rpc(response, id).await } else { response };
+    let tickets = layer.tickets;
+    let (mut parts, body) = response.into_parts();
+    // hyper finds out the new one.
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let body = body.map_frame(move |frame| frame.map_data(|data| tickets.redeem(data)));
+    Response::from_parts(parts, Body::new(body))
+}
+
+type Read = (Request, Option<Box<RawValue>>);
+
+/// The whole body, checked to be one JSON-RPC message; with its id.
+async fn read(layer: &Layer, request: Request, session: Option<&str>) -> Result<Read, Box<Response>> {
+    let limit = layer.gateway.settings().request_limit;
+    let (mut parts, body) = request.into_parts();
+    let declared = parts.headers.get(header::CONTENT_LENGTH);
+    let declared: Option<usize> = declared.and_then(|length| length.to_str().ok()?.parse().ok());
+    let too_large = || {
+        error(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            None,
+            INVALID_REQUEST,
+            &format!("the request is larger than {limit} bytes; the limit is the setting request_limit"),
+        )
+    };
+    if declared.is_some_and(|length| length > limit) {
+        return Err(Box::new(too_large()));
+    }
+    let Ok(bytes) = to_bytes(body, limit).await else { return Err(Box::new(too_large())) };
+    let refused = |why: &str, code| Box::new(error(StatusCode::BAD_REQUEST, None, code, why));
+    if bytes.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<&RawValue>(&bytes).is_ok() {
+        return Err(refused("batches are not part of the protocol; send one message at a time", INVALID_REQUEST));
+    }
+    let message: Envelope = match serde_json::from_slice(&bytes) {
+        Ok(message) => message,
+        Err(problem) if problem.is_data() => {
+            return Err(refused("the body is not a JSON-RPC message", INVALID_REQUEST));
+        }
+        Err(problem) => {
+            return Err(refused(&format!("the body is not valid JSON: {problem}"), PARSE_ERROR));
+        }
+    };
+    check(&message).map_err(|why| refused(why, INVALID_REQUEST))?;
+    let id = message.id.map(ToOwned::to_owned);
+    if message.method.is_none() {
+        layer.tickets.keep_answer(session.unwrap_or_default(), &message);
+    }
+    parts.extensions.insert(RawBody(bytes.clone()));
+    Ok((Request::from_parts(parts, Body::from(bytes)), id))
+}
+
+/// What rmcp would take for something else, or drop without an answer.
+fn check(message: &Envelope) -> Result<(), &'static str> {
+    if message.method.is_none() && message.result.is_none() && message.error.is_none() {
+        return Err("the message has no method, no result and no error");
+    }
+    if let Some(id) = message.id {
+        let integer = id.get().parse::<i64>().is_ok();
+        if !integer && !id.get().starts_with('"') {
+            return Err("an id must be a string or a 64-bit integer");
+        }
+    }
+    let params = message.params.map(|params| params.get().trim_start());
+    if params.is_some_and(|params| !params.starts_with('{')) && message.method.is_some() {
+        return Err("params must be an object");
+    }
+    Ok(())
+}
+
+/// rmcp says some refusals in plain text; apps get every one as a JSON-RPC error, with its status.
+async fn as_json_rpc(response: Response, id: Option<Box<RawValue>>) -> Response {
+    let status = response.status();
+    let is_text = response.headers().get(header::CONTENT_TYPE).is_none_or(|kind| !kind.as_bytes().starts_with(b"application/json"));
+    if !(status.is_client_error() || status.is_server_error()) || !is_text {
+        return response;
+    }
+    let text = to_bytes(response.into_body(), ERROR_TEXT).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    error(status, id, INVALID_REQUEST, &crate::text::one_line(&text, 500))
+}
+
+fn error(status: StatusCode, id: Option<Box<RawValue>>, code: i32, message: &str) -> Response {
+    let mut body = RawObject::default().with("jsonrpc", "2.0");
+    body.set("id", id.unwrap_or_else(|| raw(&())));
+    body.set("error", crate::upstream::link::error(code, message));
+    let mut response = (status, body.to_raw().get().to_owned()).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn session_of(headers: &HeaderMap) -> Option<String> {
+    headers.get(SESSION)?.to_str().ok().map(ToOwned::to_owned)
+}
