@@ -17,5 +17,6 @@ pub mod names;
 pub mod nearest;
 pub mod paths;
 pub mod settings;
+pub mod snippet;
 pub mod store;
 pub mod upstream;
