@@ -33,6 +33,8 @@ pub enum SnippetError {
         "this looks like {0}, which can't be read here; give the same as JSON, as a command line or as a URL"
     )]
     Format(&'static str),
+    #[error("the text is UTF-16 or binary; save it as UTF-8 and try again")]
+    Encoding,
     #[error(
         "no MCP server was found in this JSON; it should look like {{\"mcpServers\": {{\"name\": {{\"command\": \"…\"}}}}}}"
     )]
@@ -88,7 +90,7 @@ pub fn parse(
 fn read(text: &str) -> Result<Vec<Found>, SnippetError> {
     let text = without_fence(text.trim_start_matches('\u{feff}').trim());
     if text.contains('\0') {
-        return Err(SnippetError::Format("UTF-16"));
+        return Err(SnippetError::Encoding);
     }
     let first = text.lines().next().ok_or(SnippetError::Empty)?.trim();
     if is_toml_table(first) || text.contains("\n[mcp_servers") {
