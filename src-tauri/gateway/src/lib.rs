@@ -24,6 +24,7 @@ pub mod paths;
 mod port;
 pub mod preferences;
 pub mod settings;
+pub mod snippet;
 pub mod store;
 mod text;
 pub mod upstream;
