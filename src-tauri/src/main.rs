@@ -1,1 +1,101 @@
-fn main() {}
+//! Traygate on the desktop: hosts the gateway and shows it in the tray and in a window.
+//!
+//! The gateway is up before anything of the desktop is touched, so a missing display, tray or web
+//! view costs only what can't be shown.
+
+// A console window beside the tray helps nobody.
+#![cfg_attr(all(windows, not(debug_assertions)), windows_subsystem = "windows")]
+
+mod desktop;
+mod gateway;
+mod tray;
+mod window;
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+use clap::Parser;
+use tokio::runtime::Runtime;
+use tracing::error;
+use traygate_gateway::{
+    host::{Host, HostError, HostOptions},
+    paths::Paths,
+};
+
+use crate::gateway::Gateway;
+
+/// Traygate in the tray: one MCP endpoint for all local AI apps.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Start in the tray, without a window.
+    #[arg(long)]
+    hidden: bool,
+    /// The endpoint's port on 127.0.0.1, instead of the configured one.
+    #[arg(long)]
+    port: Option<u16>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("TRAYGATE_LOG")
+                .unwrap_or_else(|_| "info".into()),
+        )
+        .init();
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    // One runtime for the gateway and for Tauri.
+    let runtime = Runtime::new().context("the asynchronous runtime can't start")?;
+    tauri::async_runtime::set(runtime.handle().clone());
+    let code = host(&runtime, arguments);
+    // What still blocks a thread now, such as a name look-up, is not worth waiting for.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    code
+}
+
+fn host(runtime: &Runtime, arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let paths = Paths::from_env()?;
+    let options = HostOptions { paths: paths.clone(), port: arguments.port, kind: "desktop" };
+    let gateway = match runtime.block_on(Host::start(options)) {
+        Ok(host) => {
+            println!("Traygate serves {}", host.endpoint());
+            runtime.block_on(Gateway::keep(host))
+        }
+        Err(error @ HostError::AlreadyRunning { .. }) => {
+            println!("{error}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        // A person who clicked an icon sees no terminal: the window says it, too.
+        Err(error) => {
+            error!("the gateway isn't running: {error}");
+            Gateway::failed(error.to_string())
+        }
+    };
+    match desktop::find() {
+        Ok(()) => desktop::show(runtime, gateway, &paths, arguments.hidden),
+        Err(why) => runtime.block_on(serve_headless(gateway, &why)),
+    }
+}
+
+/// Serves without a desktop until a signal or the control API ends it.
+async fn serve_headless(gateway: Gateway, why: &str) -> anyhow::Result<ExitCode> {
+    if gateway.failure().is_some() {
+        return Ok(ExitCode::FAILURE);
+    }
+    eprintln!("no display ({why}): Traygate serves headless, without a tray and a window");
+    let asked = gateway::asked_to_end(gateway.view()).await;
+    gateway.stop().await;
+    asked.context("signals can't be heard")?;
+    Ok(ExitCode::SUCCESS)
+}
