@@ -5,13 +5,23 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use tauri::{Manager as _, RunEvent};
 use tokio::runtime::Runtime;
-use tracing::{error, warn};
+use tracing::{info, warn};
 use traygate_gateway::paths::Paths;
 
 use crate::{
     gateway::{Gateway, asked_to_end},
+    signals::Signals,
     tray, window,
 };
+
+/// How Traygate shows itself at first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// In the tray and with its window.
+    Shown,
+    /// In the tray only.
+    Hidden,
+}
 
 /// Finds out whether there is a desktop, and says why not.
 pub fn find() -> Result<(), String> {
@@ -25,12 +35,13 @@ pub fn find() -> Result<(), String> {
 pub fn show(
     runtime: &Runtime,
     gateway: Gateway,
+    signals: Signals,
     paths: &Paths,
-    hidden: bool,
+    start: Start,
 ) -> anyhow::Result<ExitCode> {
     let cache = paths.cache.clone();
     // What went wrong must be seen, even by who asked for no window.
-    let open_now = !hidden || gateway.failure().is_some();
+    let open_now = start == Start::Shown || gateway.failure().is_some();
     let app = tauri::Builder::default()
         .manage(gateway.view())
         .invoke_handler(tauri::generate_handler![window::snapshot])
@@ -49,14 +60,20 @@ pub fn show(
         .context("the desktop shell can't start")?;
 
     let changes = runtime.spawn(window::tell_of_changes(app.handle().clone(), gateway.view()));
-    let end = runtime.spawn(end_when_asked(app.handle().clone(), gateway.view()));
-    let code = app.run_return(|app, event| {
+    let end = runtime.spawn({
+        let (app, view) = (app.handle().clone(), gateway.view());
+        async move {
+            asked_to_end(view, signals).await;
+            app.exit(0);
+        }
+    });
+    let code = app.run_return(|app, event| match event {
+        RunEvent::Ready => info!(in_tray = app.state::<Tray>().0, "on the desktop"),
         // No code: the last window was closed. In the tray, Traygate goes on.
-        if let RunEvent::ExitRequested { code: None, api, .. } = event
-            && app.state::<Tray>().0
-        {
+        RunEvent::ExitRequested { code: None, api, .. } if app.state::<Tray>().0 => {
             api.prevent_exit();
         }
+        _ => {}
     });
     end.abort();
     changes.abort();
@@ -66,11 +83,3 @@ pub fn show(
 
 /// Whether Traygate is in the tray.
 struct Tray(bool);
-
-async fn end_when_asked(app: tauri::AppHandle, view: crate::gateway::View) {
-    if let Err(error) = asked_to_end(view).await {
-        error!(%error, "signals can't be heard; quit Traygate from its tray");
-        return;
-    }
-    app.exit(0);
-}

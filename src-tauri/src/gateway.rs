@@ -1,6 +1,6 @@
 //! The gateway as the desktop sees it: its newest snapshot, and its orderly end.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{oneshot, watch},
@@ -8,6 +8,8 @@ use tokio::{
 };
 use tracing::error;
 use traygate_gateway::{api::Snapshot, host::Host};
+
+use crate::signals::Signals;
 
 /// How long ending may take before Traygate leaves without having seen the end of it.
 const STOP: Duration = Duration::from_secs(10);
@@ -85,7 +87,7 @@ async fn keep(
 }
 
 /// Returns when Traygate is to end: by a signal, or because the gateway ended (over the control API).
-pub async fn asked_to_end(view: View) -> io::Result<()> {
+pub async fn asked_to_end(view: View, mut signals: Signals) {
     let gateway_ended = async {
         match view {
             Ok(mut newest) => while newest.changed().await.is_ok() {},
@@ -93,24 +95,7 @@ pub async fn asked_to_end(view: View) -> io::Result<()> {
         }
     };
     tokio::select! {
-        ended = signal() => ended,
-        () = gateway_ended => Ok(()),
+        () = signals.one() => {}
+        () = gateway_ended => {}
     }
-}
-
-#[cfg(unix)]
-async fn signal() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
-}
-
-#[cfg(not(unix))]
-async fn signal() -> io::Result<()> {
-    tokio::signal::ctrl_c().await
 }

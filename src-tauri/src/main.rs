@@ -8,6 +8,7 @@
 
 mod desktop;
 mod gateway;
+mod signals;
 mod tray;
 mod window;
 
@@ -22,7 +23,7 @@ use traygate_gateway::{
     paths::Paths,
 };
 
-use crate::gateway::Gateway;
+use crate::{desktop::Start, gateway::Gateway, signals::Signals};
 
 /// Traygate in the tray: one MCP endpoint for all local AI apps.
 #[derive(Parser)]
@@ -66,6 +67,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn host(runtime: &Runtime, arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let paths = Paths::from_env()?;
+    let signals = {
+        let _within = runtime.enter();
+        Signals::hear().context("signals can't be heard")?
+    };
     let options = HostOptions { paths: paths.clone(), port: arguments.port, kind: "desktop" };
     let gateway = match runtime.block_on(Host::start(options)) {
         Ok(host) => {
@@ -83,19 +88,21 @@ fn host(runtime: &Runtime, arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     };
     match desktop::find() {
-        Ok(()) => desktop::show(runtime, gateway, &paths, arguments.hidden),
-        Err(why) => runtime.block_on(serve_headless(gateway, &why)),
+        Ok(()) => {
+            let start = if arguments.hidden { Start::Hidden } else { Start::Shown };
+            desktop::show(runtime, gateway, signals, &paths, start)
+        }
+        Err(why) => Ok(runtime.block_on(serve_headless(gateway, signals, &why))),
     }
 }
 
 /// Serves without a desktop until a signal or the control API ends it.
-async fn serve_headless(gateway: Gateway, why: &str) -> anyhow::Result<ExitCode> {
+async fn serve_headless(gateway: Gateway, signals: Signals, why: &str) -> ExitCode {
     if gateway.failure().is_some() {
-        return Ok(ExitCode::FAILURE);
+        return ExitCode::FAILURE;
     }
     eprintln!("no display ({why}): Traygate serves headless, without a tray and a window");
-    let asked = gateway::asked_to_end(gateway.view()).await;
+    gateway::asked_to_end(gateway.view(), signals).await;
     gateway.stop().await;
-    asked.context("signals can't be heard")?;
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }

@@ -57,10 +57,10 @@ export function reason(of: State): string | null {
   }
 }
 
-/** `modern (2026-07-28)`; `null` before the first connection. */
+/** `MCP 2026-07-28 (modern)`; `null` before the first connection. */
 export function era(of: UpstreamView): string | null {
   if (of.era === null) return null;
-  return of.protocol_version === null ? of.era : `${of.era} (${of.protocol_version})`;
+  return of.protocol_version === null ? `MCP (${of.era})` : `MCP ${of.protocol_version} (${of.era})`;
 }
 
 /** `84 of 120 tools on`, `all 13 tools on` */
