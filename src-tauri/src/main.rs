@@ -12,12 +12,13 @@ mod signals;
 mod tray;
 mod window;
 
-use std::{process::ExitCode, time::Duration};
+use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use clap::Parser;
 use tokio::runtime::Runtime;
 use tracing::error;
+use tracing_subscriber::EnvFilter;
 use traygate_gateway::{
     host::{Host, HostError, HostOptions},
     paths::Paths,
@@ -39,13 +40,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("TRAYGATE_LOG")
-                .unwrap_or_else(|_| "info".into()),
-        )
-        .init();
+    log_to_stderr();
     match run(&arguments) {
         Ok(code) => code,
         Err(error) => {
@@ -53,6 +48,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn log_to_stderr() {
+    let usual = "warn,traygate_desktop=info,traygate_gateway=info";
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_env("TRAYGATE_LOG").unwrap_or_else(|_| usual.into()))
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
