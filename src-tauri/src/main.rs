@@ -1,1 +1,113 @@
-fn main() {}
+//! Traygate on the desktop: hosts the gateway and shows it in the tray and in a window.
+//!
+//! The gateway is up before anything of the desktop is touched, so a missing display, tray or web
+//! view costs only what can't be shown.
+
+// A console window beside the tray helps nobody.
+#![cfg_attr(all(windows, not(debug_assertions)), windows_subsystem = "windows")]
+
+mod desktop;
+mod gateway;
+mod signals;
+mod tray;
+mod window;
+
+use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+use clap::Parser;
+use tokio::runtime::Runtime;
+use tracing::error;
+use tracing_subscriber::EnvFilter;
+use traygate_gateway::{
+    host::{Host, HostError, HostOptions},
+    paths::Paths,
+};
+
+use crate::{desktop::Start, gateway::Gateway, signals::Signals};
+
+/// Traygate in the tray: one MCP endpoint for all local AI apps.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Start in the tray, without a window.
+    #[arg(long)]
+    hidden: bool,
+    /// The endpoint's port on 127.0.0.1, instead of the configured one.
+    #[arg(long)]
+    port: Option<u16>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    log_to_stderr();
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn log_to_stderr() {
+    let usual = "warn,traygate_desktop=info,traygate_gateway=info";
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_env("TRAYGATE_LOG").unwrap_or_else(|_| usual.into()))
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    // One runtime for the gateway and for Tauri.
+    let runtime = Runtime::new().context("the asynchronous runtime can't start")?;
+    tauri::async_runtime::set(runtime.handle().clone());
+    let code = host(&runtime, arguments);
+    // What still blocks a thread now, such as a name look-up, is not worth waiting for.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    code
+}
+
+fn host(runtime: &Runtime, arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let paths = Paths::from_env()?;
+    let signals = {
+        let _within = runtime.enter();
+        Signals::hear().context("signals can't be heard")?
+    };
+    let options = HostOptions { paths: paths.clone(), port: arguments.port, kind: "desktop" };
+    let gateway = match runtime.block_on(Host::start(options)) {
+        Ok(host) => {
+            println!("Traygate serves {}", host.endpoint());
+            runtime.block_on(Gateway::keep(host))
+        }
+        Err(error @ HostError::AlreadyRunning { .. }) => {
+            println!("{error}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        // A person who clicked an icon sees no terminal: the window says it, too.
+        Err(error) => {
+            error!("the gateway isn't running: {error}");
+            Gateway::failed(error.to_string())
+        }
+    };
+    match desktop::find() {
+        Ok(()) => {
+            let start = if arguments.hidden { Start::Hidden } else { Start::Shown };
+            desktop::show(runtime, gateway, signals, &paths, start)
+        }
+        Err(why) => Ok(runtime.block_on(serve_headless(gateway, signals, &why))),
+    }
+}
+
+/// Serves without a desktop until a signal or the control API ends it.
+async fn serve_headless(gateway: Gateway, signals: Signals, why: &str) -> ExitCode {
+    if gateway.failure().is_some() {
+        return ExitCode::FAILURE;
+    }
+    eprintln!("no display ({why}): Traygate serves headless, without a tray and a window");
+    gateway::asked_to_end(gateway.view(), signals).await;
+    gateway.stop().await;
+    ExitCode::SUCCESS
+}

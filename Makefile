@@ -1,0 +1,55 @@
+# What people and CI run. `make help` lists it.
+
+# Cases that people met in the wild; they live beside the repository, where they are at all.
+CASES ?= ../shared/cases
+
+UI_SOURCES := $(shell find ui/src -type f) ui/index.html ui/vite.config.ts ui/tsconfig.json
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check fmt ui setup install cases
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Set up, build and start Traygate; without a display, or with HEADLESS=1, it serves headless
+	@scripts/run.sh
+
+test: ## Set up, build and run all tests
+	@scripts/setup.sh test
+	@scripts/test.sh
+
+check: ## Formatting, lints and types, as CI asks for them
+	@scripts/setup.sh test
+	@$(MAKE) --no-print-directory ui
+	cd ui && npm run check
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+fmt: ## Format the Rust code
+	cargo fmt --all
+
+ui: ui/dist/index.html ## Build the window's page
+
+setup: ## Install what is missing for all of the above
+	@scripts/setup.sh test
+	@$(MAKE) --no-print-directory ui/node_modules/.package-lock.json
+
+install: ## Build the command line optimised, and put it where cargo puts programs
+	@scripts/setup.sh serve
+	cargo install --locked --path src-tauri/cli
+
+cases: ## Run the cases that lie beside the repository (CASES=directory)
+	@if [ ! -d "$(CASES)/servers" ]; then \
+	    echo "no cases in $(CASES): name their directory with CASES=…" >&2; exit 1; \
+	fi
+	@scripts/setup.sh serve
+	cargo build --locked -p traygate
+	TRAYGATE_CASES="$(abspath $(CASES))" cargo test --locked -p traygate-tests --test cases
+
+# npm writes this file last.
+ui/node_modules/.package-lock.json: ui/package.json ui/package-lock.json
+	cd ui && npm ci --no-audit --no-fund
+	@touch $@
+
+ui/dist/index.html: ui/node_modules/.package-lock.json $(UI_SOURCES)
+	cd ui && npm run build

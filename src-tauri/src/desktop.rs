@@ -1,0 +1,85 @@
+//! The desktop around the gateway: where there is one, it gets a tray and a window.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use tauri::{Manager as _, RunEvent};
+use tokio::runtime::Runtime;
+use tracing::{info, warn};
+use traygate_gateway::paths::Paths;
+
+use crate::{
+    gateway::{Gateway, asked_to_end},
+    signals::Signals,
+    tray, window,
+};
+
+/// How Traygate shows itself at first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// In the tray and with its window.
+    Shown,
+    /// In the tray only.
+    Hidden,
+}
+
+/// Finds out whether there is a desktop, and says why not.
+pub fn find() -> Result<(), String> {
+    // Without a display Tauri panics; GTK can be asked first, and be initialized twice.
+    #[cfg(target_os = "linux")]
+    gtk::init().map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+/// Shows the gateway until the user quits, a signal comes or the gateway ends; ends it in good order.
+pub fn show(
+    runtime: &Runtime,
+    gateway: Gateway,
+    signals: Signals,
+    paths: &Paths,
+    start: Start,
+) -> anyhow::Result<ExitCode> {
+    let cache = paths.cache.clone();
+    // What went wrong must be seen, even by who asked for no window.
+    let open_now = start == Start::Shown || gateway.failure().is_some();
+    let app = tauri::Builder::default()
+        .manage(gateway.view())
+        .invoke_handler(tauri::generate_handler![window::snapshot])
+        .setup(move |app| {
+            let tray = tray::put_up(app.handle(), &cache);
+            if let Err(why) = &tray {
+                warn!(why, "no tray: Traygate ends when its window is closed");
+            }
+            app.manage(Tray(tray.is_ok()));
+            if open_now || tray.is_err() {
+                window::open(app.handle())?;
+            }
+            Ok(())
+        })
+        .build(tauri::generate_context!())
+        .context("the desktop shell can't start")?;
+
+    let changes = runtime.spawn(window::tell_of_changes(app.handle().clone(), gateway.view()));
+    let end = runtime.spawn({
+        let (app, view) = (app.handle().clone(), gateway.view());
+        async move {
+            asked_to_end(view, signals).await;
+            app.exit(0);
+        }
+    });
+    let code = app.run_return(|app, event| match event {
+        RunEvent::Ready => info!(in_tray = app.state::<Tray>().0, "on the desktop"),
+        // No code: the last window was closed. In the tray, Traygate goes on.
+        RunEvent::ExitRequested { code: None, api, .. } if app.state::<Tray>().0 => {
+            api.prevent_exit();
+        }
+        _ => {}
+    });
+    end.abort();
+    changes.abort();
+    runtime.block_on(gateway.stop());
+    Ok(if code == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether Traygate is in the tray.
+struct Tray(bool);

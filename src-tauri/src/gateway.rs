@@ -1,0 +1,101 @@
+//! The gateway as the desktop sees it: its newest snapshot, and its orderly end.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+};
+use tracing::error;
+use traygate_gateway::{api::Snapshot, host::Host};
+
+use crate::signals::Signals;
+
+/// How long ending may take before Traygate leaves without having seen the end of it.
+const STOP: Duration = Duration::from_secs(10);
+
+/// What the window shows: the newest snapshot, or the sentence that says why there is none.
+pub type View = Result<watch::Receiver<Arc<Snapshot>>, String>;
+
+/// A gateway that was asked to start.
+pub struct Gateway {
+    view: View,
+    keeper: Option<Keeper>,
+}
+
+/// The task that owns the host from its start to its end.
+struct Keeper {
+    ask_to_end: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Gateway {
+    /// Keeps a started host, and one snapshot of it that is never older than its last change.
+    pub async fn keep(host: Host) -> Self {
+        // Before the first snapshot, so that no change falls between the two.
+        let changes = host.changes();
+        let (publish, newest) = watch::channel(Arc::new(host.snapshot().await));
+        let (ask_to_end, asked_to_end) = oneshot::channel();
+        let task = tokio::spawn(keep(host, changes, publish, asked_to_end));
+        Self { view: Ok(newest), keeper: Some(Keeper { ask_to_end, task }) }
+    }
+
+    /// Stands for a gateway that could not start, and says why.
+    pub fn failed(why: String) -> Self {
+        Self { view: Err(why), keeper: None }
+    }
+
+    pub fn view(&self) -> View {
+        self.view.clone()
+    }
+
+    pub fn failure(&self) -> Option<&str> {
+        self.view.as_ref().err().map(String::as_str)
+    }
+
+    /// Ends the host in good order, with all its children; returns when it has ended.
+    pub async fn stop(self) {
+        let Some(Keeper { ask_to_end, task }) = self.keeper else { return };
+        // Nobody hears it if the host has ended by itself.
+        let _ = ask_to_end.send(());
+        match tokio::time::timeout(STOP, task).await {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => error!(%failure, "the gateway ended in disorder"),
+            Err(_) => error!(seconds = STOP.as_secs(), "the gateway didn't end in time"),
+        }
+    }
+}
+
+async fn keep(
+    host: Host,
+    mut changes: watch::Receiver<u64>,
+    publish: watch::Sender<Arc<Snapshot>>,
+    mut asked_to_end: oneshot::Receiver<()>,
+) {
+    loop {
+        tokio::select! {
+            Ok(()) = changes.changed() => {
+                publish.send_replace(Arc::new(host.snapshot().await));
+            }
+            () = host.ended() => break,
+            _ = &mut asked_to_end => break,
+        }
+    }
+    // Whoever watches hears of the end before it has been waited for.
+    drop(publish);
+    host.stop().await;
+}
+
+/// Returns when Traygate is to end: by a signal, or because the gateway ended (over the control API).
+pub async fn asked_to_end(view: View, mut signals: Signals) {
+    let gateway_ended = async {
+        match view {
+            Ok(mut newest) => while newest.changed().await.is_ok() {},
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = signals.one() => {}
+        () = gateway_ended => {}
+    }
+}

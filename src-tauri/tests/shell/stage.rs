@@ -1,0 +1,241 @@
+//! What a test stands on: a home, a display and a session bus of its own, and a started Traygate.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    net::TcpListener,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+use traygate_gateway::{api::RunFile, paths::Paths};
+
+use crate::http;
+
+/// Long enough for a busy machine; nothing waits for it when all is well.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>session</type>
+  <listen>unix:tmpdir=/tmp</listen>
+  <auth>EXTERNAL</auth>
+  <policy context="default">
+    <allow send_destination="*" eavesdrop="true"/>
+    <allow eavesdrop="true"/>
+    <allow own="*"/>
+  </policy>
+</busconfig>
+"#;
+
+/// An empty home with a port that was free a moment ago.
+pub struct Home {
+    directory: TempDir,
+    port: u16,
+}
+
+impl Home {
+    pub fn new() -> Self {
+        let free = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = free.local_addr().expect("its number").port();
+        Self { directory: tempfile::tempdir().expect("a temporary directory"), port }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Traygate in this home, on its port, without a display.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_traygate-desktop"));
+        command.args(["--port", &self.port.to_string()]);
+        self.furnish(&mut command);
+        command
+    }
+
+    pub fn furnish(&self, command: &mut Command) {
+        let home = self.directory.path();
+        command
+            .env("HOME", home)
+            .env("XDG_RUNTIME_DIR", home)
+            .env("TRAYGATE_HOME", home.join("traygate"))
+            .env("NO_AT_BRIDGE", "1")
+            .env_remove("DISPLAY")
+            .env_remove("WAYLAND_DISPLAY")
+            .env_remove("DBUS_SESSION_BUS_ADDRESS");
+    }
+
+    fn paths(&self) -> Paths {
+        Paths::below(self.directory.path().join("traygate"))
+    }
+
+    pub fn has_run_file(&self) -> bool {
+        self.paths().run_file().exists()
+    }
+
+    pub fn run_file(&self) -> RunFile {
+        let text = fs::read(self.paths().run_file()).expect("a host writes its run file");
+        serde_json::from_slice(&text).expect("a run file as the control API tells it")
+    }
+}
+
+/// The HTTP status that `GET /control/v1/status` gives to the holder of the run file.
+pub fn status_of_control(run: &RunFile) -> u16 {
+    http::ask(run.port, "GET", "/control/v1/status", Some(&run.token), None).status
+}
+
+/// A display and a session bus where nobody else is.
+pub struct Desktop {
+    display: String,
+    bus: String,
+    _configuration: TempDir,
+    _processes: [Ended; 2],
+}
+
+impl Desktop {
+    pub fn start() -> Self {
+        let configuration = tempfile::tempdir().expect("a temporary directory");
+        let file = configuration.path().join("bus.conf");
+        fs::write(&file, BUS).expect("the bus's configuration");
+        let (x, display) = announced(Command::new("Xvfb").args([
+            "-displayfd",
+            "1",
+            "-screen",
+            "0",
+            "1024x768x24",
+            "-nolisten",
+            "tcp",
+        ]));
+        let (daemon, bus) =
+            announced(
+                Command::new("dbus-daemon")
+                    .arg(format!("--config-file={}", file.display()))
+                    .args(["--nofork", "--nopidfile", "--print-address=1"]),
+            );
+        Self {
+            display: format!(":{display}"),
+            bus,
+            _configuration: configuration,
+            _processes: [x, daemon],
+        }
+    }
+
+    /// Traygate in `home` on this desktop.
+    pub fn command(&self, home: &Home) -> Command {
+        let mut command = home.command();
+        self.furnish(&mut command);
+        command
+    }
+
+    pub fn furnish(&self, command: &mut Command) {
+        command.env("DISPLAY", &self.display).env("DBUS_SESSION_BUS_ADDRESS", &self.bus);
+    }
+}
+
+/// A process that ends with the test.
+pub struct Ended(pub Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a program that tells on its first line where it can be reached.
+fn announced(command: &mut Command) -> (Ended, String) {
+    let mut child = Ended(
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap_or_else(|error| {
+            panic!(
+                "{} can't start ({error}); `make setup` installs it",
+                command.get_program().display()
+            )
+        }),
+    );
+    let lines = lines_of([child.0.stdout.take().expect("a piped stdout")]);
+    let first = lines.recv_timeout(PATIENCE).expect("it says where it is");
+    (child, first)
+}
+
+/// The lines of several streams as they come; read to the end, so that no pipe ever fills.
+fn lines_of<R: Read + Send + 'static>(
+    streams: impl IntoIterator<Item = R>,
+) -> mpsc::Receiver<String> {
+    let (send, lines) = mpsc::channel();
+    for stream in streams {
+        let send = send.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                // Who doesn't listen any more doesn't stop the reading.
+                let _ = send.send(line);
+            }
+        });
+    }
+    lines
+}
+
+/// A started Traygate and all that it says.
+pub struct Started {
+    process: Ended,
+    lines: mpsc::Receiver<String>,
+    heard: Vec<String>,
+}
+
+impl Started {
+    pub fn new(command: &mut Command) -> Self {
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("Traygate starts");
+        let out: Box<dyn Read + Send> = Box::new(child.stdout.take().expect("a piped stdout"));
+        let err: Box<dyn Read + Send> = Box::new(child.stderr.take().expect("a piped stderr"));
+        Self { process: Ended(child), lines: lines_of([out, err]), heard: Vec::new() }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// Waits for a line that contains `words`, on either stream; one that came already counts.
+    pub fn hear(&mut self, words: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.heard.iter().any(|line| line.contains(words)) {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => self.heard.push(line),
+                Err(end) => panic!("no {words:?} ({end}) in what was said: {:#?}", self.heard),
+            }
+        }
+    }
+
+    pub fn ask_to_end(&self) {
+        let kill = format!("kill -TERM {}", self.pid());
+        let sent = Command::new("sh").args(["-c", &kill]).status().expect("a shell");
+        assert!(sent.success(), "Traygate still runs");
+    }
+
+    /// Waits for the end.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        // Both streams are closed when the process is gone.
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(_) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => panic!("Traygate didn't end"),
+            }
+        }
+        self.process.0.wait().expect("a child can be waited for").code()
+    }
+}
+
+/// The names of a process's children.
+pub fn children_of(pid: u32) -> Vec<String> {
+    let ids = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    ids.split_whitespace()
+        .filter_map(|child| fs::read_to_string(format!("/proc/{child}/comm")).ok())
+        .map(|name| name.trim().to_owned())
+        .collect()
+}

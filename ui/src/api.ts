@@ -1,0 +1,87 @@
+// The words of the control API that the page draws: `src-tauri/gateway/src/api.rs` in TypeScript.
+// Times are milliseconds of Unix time.
+
+export interface Snapshot {
+  /** Grows with each change. */
+  revision: number;
+  version: string;
+  pid: number;
+  endpoint: string;
+  data_dir: string;
+  started_at: number;
+  pause: Pause | null;
+  /** In the user's order. */
+  upstreams: UpstreamView[];
+  apps: AppView[];
+}
+
+export interface UpstreamView {
+  name: string;
+  enabled: boolean;
+  /** One line, without secrets. */
+  reached_by: string;
+  transport_kind: string;
+  era: Era | null;
+  protocol_version: string | null;
+  server: string | null;
+  state: State;
+  since: number;
+  catalogues: CatalogueView[];
+  settings: UpstreamSettings;
+}
+
+export type State =
+  | { state: "disabled" }
+  | { state: "idle" }
+  | { state: "connecting" }
+  | { state: "ready" }
+  | { state: "degraded"; error: string }
+  | { state: "unavailable"; reason: string; next_try: number | null }
+  | { state: "needs_sign_in"; reason: string }
+  | { state: "misconfigured"; reason: string };
+
+export interface CatalogueView {
+  type: CapabilityType;
+  freshness: Freshness;
+  total: number;
+  on: number;
+  warnings: string[];
+}
+
+export type CapabilityType = "tool" | "resource" | "template" | "prompt";
+
+export type Freshness =
+  | { is: "fresh"; until: number | null }
+  | { is: "stale"; since: number; because: string }
+  | { is: "unavailable"; because: string }
+  | { is: "empty" }
+  | { is: "off" }
+  | { is: "unread" };
+
+export interface AppView {
+  name: string;
+  created_at: number;
+  last_seen_at: number | null;
+  client: string | null;
+  era: Era | null;
+  protocol_version: string | null;
+  listed_tools: number | null;
+  connections: number;
+}
+
+export interface Pause {
+  what: "all" | "writes";
+  until: number | null;
+}
+
+export type Era = "modern" | "legacy";
+
+export interface UpstreamSettings {
+  auto_enable_new_capabilities: boolean;
+  legacy_ttl: number | "until_told";
+  isolation: "shared" | "isolated";
+  request_timeout: number;
+  call_idle_timeout: number;
+  call_total_timeout: number;
+  notifications: boolean;
+}

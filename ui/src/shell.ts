@@ -1,0 +1,23 @@
+// What the page hears from the shell: one snapshot when it opens, and one after each change.
+
+import { invoke } from "@tauri-apps/api/core";
+import { listen } from "@tauri-apps/api/event";
+
+import type { Snapshot } from "./api";
+
+/**
+ * Calls `draw` with the newest snapshot, now and after each change. Fails, with a sentence to show,
+ * if the gateway isn't running.
+ */
+export async function follow(draw: (snapshot: Snapshot) => void): Promise<void> {
+  let newest = -1;
+  const drawUnlessOlder = (snapshot: Snapshot) => {
+    // The answer to the question below may be overtaken by an event.
+    if (snapshot.revision < newest) return;
+    newest = snapshot.revision;
+    draw(snapshot);
+  };
+  // Listening begins before the question, so that no change falls between the two.
+  await listen<Snapshot>("snapshot-changed", (event) => drawUnlessOlder(event.payload));
+  drawUnlessOlder(await invoke<Snapshot>("snapshot"));
+}
