@@ -14,7 +14,7 @@ use crate::{
     definition::{Definition, Isolation, Transport},
     fault::{Code, Fault},
     json::{RawObject, raw},
-    names::{NameLimit, UpstreamName},
+    names::NameLimit,
     nearest::did_you_mean,
     settings::{self, SettingError, Settings},
     snippet,
@@ -69,7 +69,7 @@ impl Gateway {
         let (definitions, notes) = match add {
             api::Add::Definition(definition) => (vec![*definition], Vec::new()),
             api::Add::Snippet { snippet, name } => {
-                let parsed = snippet::parse(&snippet, name.as_ref())
+                let parsed = snippet::parse(&snippet, name.as_ref(), self.port())
                     .map_err(|error| Refused::BadInput(error.to_string()))?;
                 let settings = self.settings().for_new_upstreams();
                 let definitions = parsed.definitions.into_iter().map(|definition| Definition {

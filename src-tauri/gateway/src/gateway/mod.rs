@@ -88,6 +88,8 @@ pub struct Gateway {
     /// Makes one change of the upstreams at a time.
     changing: tokio::sync::Mutex<()>,
     started_at: i64,
+    /// Where this host listens.
+    port: u16,
     next_session: AtomicU64,
     ended: CancellationToken,
     tasks: TaskTracker,
@@ -95,7 +97,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// Begins with what is stored: every enabled upstream is started, none is waited for.
-    pub async fn open(store: Store) -> Result<Arc<Self>, NotOpened> {
+    pub async fn open(store: Store, port: u16) -> Result<Arc<Self>, NotOpened> {
         let stored_settings = store.settings().await?;
         let (settings, notes) = Settings::from_stored(&stored_settings);
         for note in notes {
@@ -119,6 +121,7 @@ impl Gateway {
             listeners: Listeners::default(),
             changing: tokio::sync::Mutex::default(),
             started_at: wall(),
+            port,
             next_session: AtomicU64::new(1),
             ended: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -187,6 +190,10 @@ impl Gateway {
     /// Grows with each change of what a snapshot shows.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     pub fn ended(&self) -> &CancellationToken {

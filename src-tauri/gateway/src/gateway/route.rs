@@ -208,7 +208,7 @@ impl Gateway {
             Paused::Writes => "every tool that isn't read-only",
         };
         let until = match pause.until.and_then(|at| jiff::Timestamp::from_millisecond(at).ok()) {
-            Some(at) => format!("until {}", at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M")),
+            Some(at) => format!("until {}", at.to_zoned_datetime(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M")),
             None => "until its user resumes".to_owned(),
         };
         Err(Fault::new(

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     definition::{Era, HttpFlavour, Transport},
-    json::{RawObject, as_str, raw},
+    json::{RawObject, as_str},
 };
 
 /// The revision of the modern era that Traygate speaks.
