@@ -12,6 +12,7 @@ pub mod api;
 pub mod capability;
 pub mod definition;
 pub mod fault;
+pub mod host;
 pub mod json;
 pub mod names;
 pub mod paths;
