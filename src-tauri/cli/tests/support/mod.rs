@@ -15,6 +15,7 @@ pub struct Home(TempDir);
 pub struct Ended {
     pub code: i32,
     pub out: String,
+    #[allow(dead_code)] // not every test file
     pub err: String,
 }
 
