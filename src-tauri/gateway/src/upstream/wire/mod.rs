@@ -13,6 +13,13 @@ pub mod http;
 pub mod sse;
 pub mod stdio;
 
+mod body;
+mod client;
+mod eventstream;
+mod headers;
+mod refusal;
+mod remote;
+
 /// One message to send.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
@@ -35,7 +42,9 @@ pub enum Kind {
         /// The protocol version in the request's own `_meta`, if it is a modern one.
         version: Option<String>,
     },
-    Notification { method: String },
+    Notification {
+        method: String,
+    },
     /// An answer to a request of the upstream's.
     Response,
 }
@@ -98,6 +107,19 @@ pub enum FailureKind {
 impl Failure {
     pub fn new(kind: FailureKind, ran: Ran, reason: impl Into<String>) -> Self {
         Self { kind, ran, reason: reason.into() }
+    }
+}
+
+/// What a wire accepts at most; more is a [`FailureKind::Bound`], never a full memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The bytes of one message, decompressed.
+    pub message: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { message: 64 << 20 }
     }
 }
 
