@@ -15,6 +15,7 @@ mod failure;
 mod output;
 mod progress;
 mod serve;
+mod snippet;
 mod words;
 
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    let cli = arguments::Cli::parse_from(arguments::with_snippet(std::env::args_os()));
+    let cli = arguments::Cli::parse_from(snippet::from_arguments(std::env::args_os()));
     let json = cli.json;
     match commands::run(cli) {
         Ok(()) => ExitCode::SUCCESS,

@@ -23,6 +23,7 @@ use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
     net::TcpListener,
     process::{Child, ChildStdin, ChildStdout},
+    sync::Notify,
     task::AbortHandle,
     time::timeout,
 };
@@ -43,9 +44,26 @@ struct Endpoint {
     /// The only session that is known.
     session: Mutex<Option<String>>,
     sessions: Mutex<u32>,
+    /// Something was asked.
+    asked: Notify,
+    /// Ends the GET streams.
+    cut: Notify,
 }
 
 type Shared = Arc<Endpoint>;
+
+impl Endpoint {
+    fn note(&self, method: &str, headers: &HeaderMap, body: String) {
+        self.seen.lock().expect("no panic").push(Seen {
+            method: method.to_owned(),
+            session: header_text(headers, "mcp-session-id"),
+            version: header_text(headers, "mcp-protocol-version"),
+            app: header_text(headers, "traygate-app"),
+            body,
+        });
+        self.asked.notify_waiters();
+    }
+}
 
 struct Host {
     endpoint: Shared,
@@ -63,15 +81,33 @@ impl Host {
         let port = listener.local_addr().expect("bound").port();
         let endpoint = Shared::default();
         let router = Router::new()
-            .route("/mcp", post(answer).get(refuse_stream).delete(end))
+            .route("/mcp", post(answer).get(listen).delete(end))
             .route("/mcp/files", post(answer))
             .with_state(endpoint.clone());
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
         Self { endpoint, port, server: server.abort_handle() }
     }
 
+    /// What was posted.
     fn methods(&self) -> Vec<String> {
-        self.seen().into_iter().map(|seen| seen.method).collect()
+        let posts = self.seen().into_iter().filter(|seen| seen.method != "GET");
+        posts.map(|seen| seen.method).collect()
+    }
+
+    /// Waits until this was asked in this session.
+    async fn asked(&self, method: &str, session: &str) {
+        let wait = async {
+            loop {
+                let mut asked = std::pin::pin!(self.endpoint.asked.notified());
+                asked.as_mut().enable();
+                let mut seen = self.seen().into_iter();
+                if seen.any(|it| it.method == method && it.session.as_deref() == Some(session)) {
+                    return;
+                }
+                asked.await;
+            }
+        };
+        timeout(Duration::from_secs(20), wait).await.expect("it is asked in time");
     }
 
     fn seen(&self) -> Vec<Seen> {
@@ -90,8 +126,22 @@ impl Drop for Host {
     }
 }
 
-async fn refuse_stream() -> StatusCode {
-    StatusCode::METHOD_NOT_ALLOWED
+async fn listen(State(endpoint): State<Shared>, headers: HeaderMap) -> Response {
+    endpoint.note("GET", &headers, String::new());
+    if header_text(&headers, "mcp-session-id") != *endpoint.session.lock().expect("no panic") {
+        return (StatusCode::NOT_FOUND, "Session not found").into_response();
+    }
+    let until_cut = futures::stream::once(async move {
+        endpoint.cut.notified().await;
+        Ok::<_, std::io::Error>(Bytes::new())
+    });
+    let hello = futures::stream::iter([Ok(Bytes::from_static(b": hello\n\n"))]);
+    let body = axum::body::Body::from_stream(futures::StreamExt::chain(hello, until_cut));
+    ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+}
+
+fn header_text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name).map(|it| it.to_str().expect("text").to_owned())
 }
 
 async fn end(State(endpoint): State<Shared>) -> StatusCode {
@@ -100,22 +150,15 @@ async fn end(State(endpoint): State<Shared>) -> StatusCode {
 }
 
 async fn answer(State(endpoint): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
-    let text = |name: &str| headers.get(name).map(|it| it.to_str().expect("text").to_owned());
-    if text("authorization").as_deref() != Some(&format!("Bearer {TOKEN}")) {
+    if header_text(&headers, "authorization").as_deref() != Some(&format!("Bearer {TOKEN}")) {
         return StatusCode::UNAUTHORIZED.into_response();
     }
     let message: Value = serde_json::from_slice(&body).expect("the bridge sends JSON");
     let method = message["method"].as_str().unwrap_or("response").to_owned();
-    endpoint.seen.lock().expect("no panic").push(Seen {
-        method: method.clone(),
-        session: text("mcp-session-id"),
-        version: text("mcp-protocol-version"),
-        app: text("traygate-app"),
-        body: String::from_utf8(body.to_vec()).expect("text"),
-    });
+    endpoint.note(&method, &headers, String::from_utf8(body.to_vec()).expect("text"));
     let modern = message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].is_string();
     let known = endpoint.session.lock().expect("no panic").clone();
-    if method != "initialize" && !modern && text("mcp-session-id") != known {
+    if method != "initialize" && !modern && header_text(&headers, "mcp-session-id") != known {
         return (StatusCode::NOT_FOUND, "Session not found").into_response();
     }
     if message["id"].is_null() || method == "response" {
@@ -239,7 +282,7 @@ async fn a_legacy_app_has_one_session_and_its_bytes_are_not_touched() {
     assert_eq!(answer, r#"{"jsonrpc":"2.0","id":"x-1","result":{"zeta":1,"alpha":1e3}}"#);
     assert!(app.leave().await.is_empty(), "nothing but answers");
 
-    let seen = host.seen();
+    let seen: Vec<_> = host.seen().into_iter().filter(|seen| seen.method != "GET").collect();
     assert_eq!(host.methods(), ["initialize", "notifications/initialized", "tools/list"]);
     assert_eq!(seen[2].body, request);
     assert_eq!(seen[2].session.as_deref(), Some("session-1"));
@@ -260,11 +303,24 @@ async fn a_lost_session_is_renewed_without_the_app_noticing() {
         .await;
     assert_eq!((&answer["id"], &answer["result"]["zeta"]), (&json!(2), &json!(1)));
     assert!(app.leave().await.is_empty(), "the repeated handshake's answer isn't the app's");
-    assert_eq!(host.seen().last().expect("requests").session.as_deref(), Some("session-2"));
+    host.asked("tools/call", "session-2").await;
     assert_eq!(
         host.methods()[3..],
         ["tools/call", "initialize", "notifications/initialized", "tools/call"]
     );
+}
+
+#[tokio::test]
+async fn a_silent_app_is_connected_again_as_soon_as_its_stream_is_refused() {
+    let host = Host::start().await;
+    let home = Home::of_host(host.port);
+    let mut app = App::start(&home, &[]);
+    app.shake_hands().await;
+    host.asked("GET", "session-1").await;
+    host.forget_session();
+    host.endpoint.cut.notify_waiters();
+    host.asked("GET", "session-2").await;
+    assert!(app.leave().await.is_empty(), "the app hears nothing of it");
 }
 
 #[tokio::test]

@@ -59,6 +59,9 @@ async fn answer(State(asked): State<Asked>, request: Request) -> Response {
     let target = target.strip_prefix("/control/v1").expect("the control API's prefix");
     let json = serde_json::from_slice(&body).unwrap_or(Value::Null);
     asked.lock().expect("no panic").push((format!("{} {target}", parts.method), json.clone()));
+    if target == "/upstreams/slow/test" {
+        tokio::time::sleep(std::time::Duration::from_millis(1_300)).await;
+    }
     reply(&parts.method, target, &json)
 }
 
@@ -408,6 +411,15 @@ async fn a_call_prints_text_and_a_failed_one_exits_with_1() {
     let piped = control.home.run_with(&["call", "files__fail", "-"], "{\"b\": 1}").await;
     assert_eq!((piped.code, piped.out.as_str()), (1, "hello\n"));
     assert!(piped.err.starts_with("error: "), "{piped:?}");
+}
+
+#[tokio::test]
+async fn what_takes_longer_than_a_second_says_so_on_standard_error() {
+    let control = Control::start().await;
+    let ended = control.home.run(&["test", "slow"]).await;
+    assert_eq!((ended.code, ended.err.as_str()), (0, "still connecting to slow… 1 s\n"));
+    let ended = control.home.run(&["test", "files"]).await;
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
 }
 
 #[tokio::test]

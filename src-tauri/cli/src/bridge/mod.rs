@@ -3,6 +3,7 @@
 //! Each message goes on as the bytes it came as. The bridge looks at what it must know to do so:
 //! ids, methods, and the handshake of the legacy era, which it repeats when the host was replaced.
 
+mod answer;
 mod app;
 mod host;
 mod line;

@@ -1,15 +1,10 @@
 //! Carries messages both ways, and heals the connection to the host without the app noticing.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write as _},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use bytes::Bytes;
-use serde_json::{json, value::RawValue};
+use serde_json::value::RawValue;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep, sleep_until, timeout},
@@ -17,13 +12,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use traygate_gateway::{
     definition::Era,
-    fault::{Code, Fault},
-    json::{self, Envelope},
+    json::Envelope,
     upstream::wire::{Event, Failure, FailureKind, Kind, Outgoing, Ran, Wire},
 };
 
 use super::{
     FAREWELL, Said,
+    answer::{answer_error, outcome_unknown, unreachable, write_line},
     line::{self, Line, Request},
     link::Home,
 };
@@ -347,46 +342,4 @@ async fn at(time: Option<Instant>) {
         Some(time) => sleep_until(time).await,
         None => std::future::pending().await,
     }
-}
-
-fn unreachable(request: &Request, why: &str) -> Result<()> {
-    let message = format!("Traygate can't be reached: {why}; see `traygate status`");
-    answer_fault(request, &Fault::new(Code::UpstreamUnavailable, None, message))
-}
-
-fn outcome_unknown(request: &Request, why: &str) -> Result<()> {
-    let name = request.name.as_deref().unwrap_or(&request.method);
-    let message = format!(
-        "the connection to Traygate broke while {name} was under way: {why}; it may have run, so look before you call it again"
-    );
-    answer_fault(request, &Fault::new(Code::OutcomeUnknown, None, message))
-}
-
-fn answer_fault(request: &Request, fault: &Fault) -> Result<()> {
-    answer_error(Some(&request.id), fault.code.number(), &fault.message, Some(fault.data()))
-}
-
-fn answer_error(
-    id: Option<&RawValue>,
-    code: i32,
-    message: &str,
-    data: Option<serde_json::Value>,
-) -> Result<()> {
-    let mut error = json!({"code": code, "message": message});
-    if let Some(data) = data {
-        error["data"] = data;
-    }
-    // By hand around the id, whose digits stay what they were.
-    let id = id.map_or("null", RawValue::get);
-    write_line(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into())
-}
-
-/// One message to the app. An app that doesn't read stops the bridge, and so the host's streams:
-/// nothing piles up here.
-fn write_line(bytes: Bytes) -> Result<()> {
-    let mut line = Vec::from(bytes);
-    json::one_line(&mut line);
-    line.push(b'\n');
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(&line).and_then(|()| stdout.flush()).context("cannot write to the app")
 }
