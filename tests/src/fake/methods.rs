@@ -230,9 +230,10 @@ impl Fake {
             Registered { fake: self, id: listen.id.get().to_owned(), out: listen.out.clone() };
         self.listens().push(listen);
         self.log(&super::control_dir::LogEntry::new("listening"));
-        caller.out.closed().await;
+        // Whoever runs this drops it when the client goes or cancels.
+        let never = std::future::pending().await;
         drop(mine);
-        Err(Refusal::new(-32603, "the listener has gone"))
+        never
     }
 
     /// Tells everybody who wants to know: `tools`, `prompts`, `resources`, `log`, or a resource's

@@ -13,6 +13,9 @@ use super::{
     server::{Caller, Fake, Served},
 };
 
+/// Opaque to a client, so it has to come back to the byte.
+const STATE: &str = "state/zeta=1&\u{3b1}";
+
 /// One `tools/call`.
 struct ToolCall<'a> {
     fake: &'a Fake,
@@ -195,10 +198,9 @@ impl ToolCall<'_> {
             });
         }
         match self.params.get("inputResponses") {
-            Some(responses) if self.params["requestState"] == "state/zeta=1&α" => {
-                let raw = serde_json::value::to_raw_value(&responses["answer"]);
-                Ok(raw.map_or_else(|_| self.failed("unreadable"), |raw| self.answered(&raw)))
-            }
+            Some(_) if self.params["requestState"] == STATE => Ok(self
+                .response()
+                .map_or_else(|| self.failed("no answer"), |answer| self.answered(&answer))),
             Some(_) => {
                 self.fake.violation("requestState isn't echoed", Some("tools/call"));
                 Err(Refusal::params("requestState is wrong"))
@@ -212,10 +214,18 @@ impl ToolCall<'_> {
             None => Ok(json!({
                 "resultType": "input_required",
                 "inputRequests": {"answer": {"method": method, "params": params}},
-                "requestState": "state/zeta=1&α",
+                "requestState": STATE,
             })
             .to_string()),
         }
+    }
+
+    /// The answer to what was asked, as it came.
+    fn response(&self) -> Option<Box<RawValue>> {
+        type Members = std::collections::HashMap<String, Box<RawValue>>;
+        let mut params: Members = serde_json::from_str(self.raw_params.get()).ok()?;
+        let responses = params.remove("inputResponses")?;
+        serde_json::from_str::<Members>(responses.get()).ok()?.remove("answer")
     }
 
     fn answered(&self, answer: &RawValue) -> String {
