@@ -230,7 +230,7 @@ impl Fake {
         Ok(self.dir.set_list(member, &items)?)
     }
 
-    /// Sends list_changed of `tools`, `prompts` or `resources`, or updated of a URI, to all who
+    /// Sends `list_changed` of `tools`, `prompts` or `resources`, or updated of a URI, to all who
     /// want it; returns how many that were.
     pub async fn announce(&self, what: &str) -> Result<u64> {
         let mut told = 0;

@@ -86,8 +86,13 @@ impl Traygate {
     /// Starts the host and waits until it answers. Another port is taken only if the host says that
     /// this one is busy: between choosing it and binding it, somebody else may have come.
     pub async fn serve(&mut self) -> Result<()> {
+        self.serve_with(&[]).await
+    }
+
+    /// `serve`, with more in the host's own environment.
+    pub async fn serve_with(&mut self, env: &[(&str, &str)]) -> Result<()> {
         for _ in 0..5 {
-            match self.try_serve().await {
+            match self.try_serve(env).await {
                 Err(error) if error.to_string().contains("in use") => self.port = free_port()?,
                 done => return done,
             }
@@ -95,12 +100,13 @@ impl Traygate {
         bail!("five free ports were all taken meanwhile")
     }
 
-    async fn try_serve(&mut self) -> Result<()> {
+    async fn try_serve(&mut self, env: &[(&str, &str)]) -> Result<()> {
         let log = self.home.path().join("serve.log");
         let output = std::fs::File::options().create(true).append(true).open(&log)?;
         let host = self
             .command()
             .args(["serve", "--port", &self.port.to_string()])
+            .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)

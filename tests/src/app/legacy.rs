@@ -72,7 +72,7 @@ impl LegacyApp {
         let session = response.headers().get("mcp-session-id");
         app.session = session.and_then(|id| id.to_str().ok()).map(str::to_owned);
         let answer = app.finish(response).await?;
-        app.opened = super::tree(&*answer.result()?);
+        app.opened = super::tree(&answer.result()?);
         app.version = app.opened["protocolVersion"].as_str().unwrap_or_default().to_owned();
         app.notify("notifications/initialized", &json!({})).await?;
         Ok(app)

@@ -81,14 +81,14 @@ async fn a_modern_app_is_asked_by_the_end_of_its_call_and_hears_of_changes() -> 
     let refused = app.request("tools/call", json!({"name": "ask"})).await?;
     assert_eq!((refused.status, refused.error()?.code), (400, -32021));
     let app = app.able(json!({"elicitation": {}}));
-    let asked = tree(&*app.request("tools/call", json!({"name": "ask"})).await?.result()?);
+    let asked = tree(&app.request("tools/call", json!({"name": "ask"})).await?.result()?);
     assert_eq!(asked["resultType"], "input_required");
     let retry = json!({
         "name": "ask",
         "requestState": asked["requestState"],
         "inputResponses": {"answer": {"action": "accept", "content": {"name": "ada"}}},
     });
-    let answered = tree(&*app.request("tools/call", retry).await?.result()?);
+    let answered = tree(&app.request("tools/call", retry).await?.result()?);
     assert_eq!(answered["structuredContent"]["answer"]["content"]["name"], "ada");
     let mut listening = app.listen(json!({"toolsListChanged": true})).await?;
     fake.announce("prompts").await?;
@@ -157,9 +157,9 @@ async fn stdio_speaks_both_eras_in_one_process() -> Result<()> {
     let opened = app.initialize().await?;
     assert_eq!(opened["protocolVersion"], "2025-11-25");
     let echoed = app.request("tools/call", json!({"name": "echo", "arguments": {"a": 1}})).await?;
-    assert_eq!(tree(&*echoed.result()?)["structuredContent"]["arguments"], json!({"a": 1}));
+    assert_eq!(tree(&echoed.result()?)["structuredContent"]["arguments"], json!({"a": 1}));
     let modern = app.modern("tools/call", json!({"name": "add", "arguments": {"a": 1, "b": 2}}));
-    assert_eq!(tree(&*modern.await?.result()?)["structuredContent"]["sum"], 3.0);
+    assert_eq!(tree(&modern.await?.result()?)["structuredContent"]["sum"], 3.0);
     fake.announce_to_listeners("tools").await?;
     app.ears.hear("notifications/tools/list_changed", DEADLINE).await?;
     assert_eq!(fake.alive()?.len(), 1);
@@ -173,7 +173,7 @@ async fn a_real_server_answers_the_raw_app_on_stdio() -> Result<()> {
     command.arg(sdk::node_server("server-everything")).arg("stdio");
     let mut app = StdioApp::start(command)?;
     app.initialize().await?;
-    let tools = tree(&*app.request("tools/list", json!({})).await?.result()?);
+    let tools = tree(&app.request("tools/list", json!({})).await?.result()?);
     let names: Vec<_> =
         tools["tools"].as_array().context("tools")?.iter().map(|t| &t["name"]).collect();
     assert!(names.contains(&&json!("echo")), "{names:?}");
@@ -183,7 +183,7 @@ async fn a_real_server_answers_the_raw_app_on_stdio() -> Result<()> {
     let mut app = StdioApp::start(command)?;
     app.initialize().await?;
     let call = json!({"name": "multiply", "arguments": {"a": 6, "b": 7}});
-    let product = tree(&*app.request("tools/call", call).await?.result()?);
+    let product = tree(&app.request("tools/call", call).await?.result()?);
     assert_eq!(product["content"][0]["text"], "42");
     app.quit().await?;
     Ok(())
