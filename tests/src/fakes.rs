@@ -68,7 +68,6 @@ pub struct Fake {
     pub name: String,
     pub options: FakeOptions,
     pub dir: ControlDir,
-    mark: String,
     /// http and sse: the test runs it. A stdio fake is the gateway's child.
     process: Option<(Child, String)>,
     _files: TempDir,
@@ -76,11 +75,11 @@ pub struct Fake {
 
 impl Fake {
     /// Ready to be added; behind a URL it already runs.
-    pub async fn start(name: &str, options: FakeOptions, mark: &str) -> Result<Self> {
+    pub async fn start(name: &str, options: FakeOptions) -> Result<Self> {
         let files = tempfile::tempdir()?;
         let dir = ControlDir::at(files.path())?;
-        let (name, mark) = (name.to_owned(), mark.to_owned());
-        let mut fake = Self { name, options, dir, mark, process: None, _files: files };
+        let name = name.to_owned();
+        let mut fake = Self { name, options, dir, process: None, _files: files };
         if fake.options.transport != FakeTransport::Stdio {
             fake.run(0).await?;
         }
@@ -111,8 +110,8 @@ impl Fake {
         let mut child = Command::new(Self::program())
             .args(self.args())
             .args(["--port", &port.to_string()])
-            .env(process::MARK, &self.mark)
-            .stdin(Stdio::null())
+            .arg("--while-stdin-is-open")
+            .stdin(Stdio::piped())
             .stdout(std::fs::File::create(&output)?)
             .stderr(std::fs::File::create(self.dir.path().join("stderr"))?)
             .spawn()
@@ -188,6 +187,14 @@ impl Fake {
         Ok(self.log()?.iter().filter(|entry| entry.event == event).count())
     }
 
+    /// How many calls the client has given up.
+    pub fn cancelled(&self) -> Result<usize> {
+        let call = |entry: &&LogEntry| {
+            entry.event == "cancelled" && entry.method.as_deref() == Some("tools/call")
+        };
+        Ok(self.log()?.iter().filter(call).count())
+    }
+
     /// How often a tool with a side effect ran.
     pub fn ran(&self, tool: &str) -> Result<usize> {
         let ran = |entry: &&LogEntry| entry.event == "ran" && entry.what.as_deref() == Some(tool);
@@ -235,7 +242,9 @@ impl Fake {
     pub async fn announce(&self, what: &str) -> Result<u64> {
         let mut told = 0;
         for address in self.dir.alive()?.values() {
-            let answer = reqwest::Client::new()
+            let answer = reqwest::Client::builder()
+                .no_proxy()
+                .build()?
                 .post(format!("{address}/announce"))
                 .header("content-type", "application/json")
                 .body(json!({"what": what}).to_string())

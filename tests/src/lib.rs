@@ -2,6 +2,7 @@
 //! the harness that the tests share.
 
 pub mod app;
+mod control;
 pub mod fake;
 pub mod fakes;
 pub mod json;

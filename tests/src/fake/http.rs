@@ -33,8 +33,17 @@ pub async fn run(fake: Arc<Fake>) -> anyhow::Result<()> {
         _ => Router::new().route("/mcp", post(mcp_post).get(mcp_get).delete(mcp_delete)),
     };
     let path = if fake.options.transport == FakeTransport::Sse { "sse" } else { "mcp" };
+    if fake.options.while_stdin_is_open {
+        tokio::spawn(end_with_stdin(Arc::clone(&fake)));
+    }
     println!("READY http://127.0.0.1:{port}/{path}");
     axum::serve(listener, routes.with_state(fake)).await.context("its server")
+}
+
+async fn end_with_stdin(fake: Arc<Fake>) {
+    let ended = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
+    fake.log(&LogEntry::new("end").what(format!("stdin was closed: {ended:?}")));
+    fake.die(0);
 }
 
 fn flat(headers: &HeaderMap) -> BTreeMap<String, String> {

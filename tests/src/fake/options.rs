@@ -117,6 +117,9 @@ pub struct Options {
     /// HTTP: the form of an answer that nothing precedes.
     #[arg(long, value_enum, default_value = "json")]
     pub answers: Answers,
+    /// http and sse: ends with its stdin, so that it never outlives who started it.
+    #[arg(long)]
+    pub while_stdin_is_open: bool,
     /// Milliseconds before it reads its first message or opens its port.
     #[arg(long, default_value_t = 0)]
     pub delay_start: u64,

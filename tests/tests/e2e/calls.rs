@@ -147,7 +147,7 @@ async fn a_cancelled_call_is_cancelled_at_its_upstream_and_no_other_is() -> Resu
         let kept = modern.begin("tools/call", slow(3000));
         process::until("two calls", || fake.count("tools/call").is_ok_and(|n| n == 2)).await?;
         legacy.cancel(id).await?;
-        process::until("a cancellation", || fake.events("cancelled").is_ok_and(|n| n == 1))
+        process::until("a cancellation", || fake.cancelled().is_ok_and(|n| n == 1))
             .await
             .with_context(|| format!("{about}, {is_era}"))?;
         cancelled.abort();
@@ -155,11 +155,9 @@ async fn a_cancelled_call_is_cancelled_at_its_upstream_and_no_other_is() -> Resu
         let dropped = modern.begin("tools/call", slow(60_000));
         process::until("a third call", || fake.count("tools/call").is_ok_and(|n| n == 3)).await?;
         dropped.abort();
-        process::until("a closed stream cancels", || {
-            fake.events("cancelled").is_ok_and(|n| n == 2)
-        })
-        .await
-        .context(about)?;
+        process::until("a closed stream cancels", || fake.cancelled().is_ok_and(|n| n == 2))
+            .await
+            .context(about)?;
         fake.assert_no_violations()?;
     }
     Ok(())

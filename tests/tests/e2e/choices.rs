@@ -236,9 +236,9 @@ async fn bad_input_loses_no_choice() -> Result<()> {
         let problem: Value = serde_json::from_str(&text)?;
         assert!(problem["message"].as_str().is_some_and(|words| !words.is_empty()), "{text}");
     }
-    let taken = serde_json::to_string(&traygate.definition(&fake)?)?;
+    let same_name = serde_json::to_string(&traygate.definition(&fake)?)?;
     let (status, text) =
-        traygate.control_raw(reqwest::Method::POST, "/upstreams", Some(taken)).await?;
+        traygate.control_raw(reqwest::Method::POST, "/upstreams", Some(same_name)).await?;
     assert_eq!(status, 409, "{text}");
     assert_eq!(off(&traygate, "fake").await?, ["echo"]);
     Ok(())

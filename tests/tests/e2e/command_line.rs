@@ -19,7 +19,7 @@ fn json_of(text: &str) -> Result<Value> {
 #[tokio::test]
 async fn a_person_adds_lists_calls_and_removes_a_server() -> Result<()> {
     let traygate = Traygate::start().await?;
-    let fake = Fake::start("files", FakeOptions::stdio(FakeEra::Legacy), &traygate.mark).await?;
+    let fake = Fake::start("files", FakeOptions::stdio(FakeEra::Legacy)).await?;
     let program = Fake::program().display().to_string();
     let mark = format!("{}={}", traygate_tests::process::MARK, traygate.mark);
     let mut add = vec!["add", "files", "--env", &mark, "--", &program];
@@ -114,7 +114,7 @@ async fn an_export_brings_definitions_and_choices_to_another_home() -> Result<()
 #[tokio::test]
 async fn a_snippet_from_a_readme_is_understood() -> Result<()> {
     let traygate = Traygate::start().await?;
-    let fake = Fake::start("fake", FakeOptions::stdio(FakeEra::Legacy), &traygate.mark).await?;
+    let fake = Fake::start("fake", FakeOptions::stdio(FakeEra::Legacy)).await?;
     let snippet = json!({"mcpServers": {"My Files": {
         "command": Fake::program(), "args": fake.args(),
         "env": {traygate_tests::process::MARK: traygate.mark},

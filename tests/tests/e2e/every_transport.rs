@@ -31,6 +31,9 @@ async fn suite(options: FakeOptions) -> Result<()> {
     let found = traygate.upstream("fake").await?.era;
     let wanted = if era == FakeEra::Legacy { Era::Legacy } else { Era::Modern };
     assert_eq!(found, Some(wanted), "the app's era never decides the upstream's");
+    if era != FakeEra::Legacy {
+        assert_eq!(fake.count("initialize")?, 0, "who speaks the modern era needs no handshake");
+    }
     fake.assert_no_violations()
 }
 
@@ -46,8 +49,8 @@ async fn lists_everything(app: &App) -> Result<()> {
 
 async fn carries_the_bytes(app: &App) -> Result<()> {
     let listed = app.list(CapabilityType::Tool).await?;
-    let is_rich = |tool: &&Box<RawValue>| tree(tool)["name"] == "fake__rich";
-    let rich = listed.iter().find(is_rich).context("the rich tool")?;
+    let is_rich = |tool: &RawValue| tree(tool)["name"] == "fake__rich";
+    let rich = listed.iter().find(|tool| is_rich(tool)).context("the rich tool")?;
     assert_carries(rich.get(), &format!(r#"{{"name":"fake__rich",{RICH_TOOL}}}"#));
     let result = app.call("fake__rich", json!({})).await?.result()?;
     assert_carries(result.get(), RICH);
@@ -170,10 +173,24 @@ async fn a_legacy_server_that_is_silent_at_a_probe_is_initialized_in_the_same_pr
 {
     let options = FakeOptions::stdio(FakeEra::Legacy).with("--probe silent");
     let (traygate, fake, token) = host_with("fake", options).await?;
-    traygate.state("fake", "ready").await?;
     let app = app(&traygate, AppEra::Legacy, &token).await?;
+    // The probe's patience is longer than a list's.
+    app.tools().await?;
+    traygate.state("fake", "ready").await?;
     assert_eq!(app.call_text("fake__echo", json!({})).await?, "{}");
     assert_eq!(fake.events("start")?, 1, "no second process");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_era_once_found_is_not_probed_for_again() -> Result<()> {
+    let options = FakeOptions::stdio(FakeEra::Legacy).with("--probe exit");
+    let (mut traygate, fake, token) = host_with("fake", options).await?;
+    app(&traygate, AppEra::Legacy, &token).await?.call_text("fake__echo", json!({})).await?;
+    assert_eq!(fake.events("probed")?, 1);
+    traygate.restart().await?;
+    app(&traygate, AppEra::Legacy, &token).await?.call_text("fake__echo", json!({})).await?;
+    assert_eq!(fake.events("probed")?, 1, "the store remembers it");
     Ok(())
 }
 

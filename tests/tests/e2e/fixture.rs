@@ -18,10 +18,8 @@ use traygate_tests::{
     process, sdk,
 };
 
-const MARK: &str = "fixture";
-
 async fn behind_url(flags: &str) -> Result<Fake> {
-    Fake::start("fake", FakeOptions::http(FakeEra::Dual).with(flags), MARK).await
+    Fake::start("fake", FakeOptions::http(FakeEra::Dual).with(flags)).await
 }
 
 fn on_stdio(fake: &Fake) -> Result<StdioApp> {
@@ -138,19 +136,19 @@ async fn a_cancelled_call_is_seen_to_be_cancelled() -> Result<()> {
     let (id, call) = legacy.begin("tools/call", &slow);
     fake.asked("tools/call").await?;
     legacy.cancel(id).await?;
-    process::until("a cancellation", || fake.events("cancelled").is_ok_and(|n| n == 1)).await?;
+    process::until("a cancellation", || fake.cancelled().is_ok_and(|n| n == 1)).await?;
     call.abort();
     let modern = ModernApp::new(fake.url(), "")?;
     let call = modern.begin("tools/call", slow);
     process::until("a second call", || fake.count("tools/call").is_ok_and(|n| n == 2)).await?;
     call.abort();
-    process::until("another", || fake.events("cancelled").is_ok_and(|n| n == 2)).await?;
+    process::until("another", || fake.cancelled().is_ok_and(|n| n == 2)).await?;
     fake.assert_no_violations()
 }
 
 #[tokio::test]
 async fn stdio_speaks_both_eras_in_one_process() -> Result<()> {
-    let fake = Fake::start("fake", FakeOptions::stdio(FakeEra::Dual), MARK).await?;
+    let fake = Fake::start("fake", FakeOptions::stdio(FakeEra::Dual)).await?;
     let mut app = on_stdio(&fake)?;
     let discovered = app.modern("server/discover", json!({})).await?.result()?;
     assert_eq!(tree(&discovered)["supportedVersions"], json!(["2026-07-28"]));
@@ -214,7 +212,7 @@ async fn the_old_transport_answers_on_its_stream() -> Result<()> {
     use traygate_tests::app::{Body, body};
     let options =
         FakeOptions::new(traygate_tests::fake::options::FakeTransport::Sse, FakeEra::Legacy);
-    let fake = Fake::start("fake", options, MARK).await?;
+    let fake = Fake::start("fake", options).await?;
     let http = reqwest::Client::builder().no_proxy().build()?;
     let stream = http.get(fake.url()).header("accept", "text/event-stream").send().await?;
     let mut stream: Body = body(stream).await?;
@@ -231,4 +229,22 @@ async fn the_old_transport_answers_on_its_stream() -> Result<()> {
     let answer: Value = serde_json::from_str(&stream.soon().await?.context("an answer")?)?;
     assert_eq!(answer["result"]["protocolVersion"], "2024-11-05");
     Ok(())
+}
+
+#[tokio::test]
+async fn the_processes_of_a_test_are_found_by_their_mark() -> Result<()> {
+    let fake = Fake::start("fake", FakeOptions::stdio(FakeEra::Legacy)).await?;
+    let mark = uuid::Uuid::new_v4().to_string();
+    let mut command = std::process::Command::new(Fake::program());
+    command.args(fake.args()).env(process::MARK, &mark);
+    let mut app = StdioApp::start(command)?;
+    app.initialize().await?;
+    app.request("tools/call", json!({"name": "spawn"})).await?.result()?;
+    process::until("both run", || process::marked(&mark).len() == 2).await?;
+    app.quit().await?;
+    let left = process::marked(&mark);
+    let [(grandchild, command)] = left.as_slice() else { panic!("{left:?}") };
+    assert!(command.contains("sleep"), "the grandchild outlives its parent: {command}");
+    process::signal(*grandchild, "KILL")?;
+    process::until("none is left", || process::marked(&mark).is_empty()).await
 }

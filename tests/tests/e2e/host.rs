@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result};
 use serde_json::json;
 use traygate_gateway::definition::Transport;
 use traygate_tests::{
-    AppEra, FakeOptions, Traygate, fake::options::FakeEra, json::tree, process, traygate::mode,
+    AppEra, Fake, FakeOptions, Traygate, fake::options::FakeEra, json::tree, process,
+    traygate::mode,
 };
 
 use crate::{app, host_with};
@@ -147,13 +148,37 @@ async fn a_crashed_host_leaves_no_child_that_waits_for_it() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_command_is_found_where_the_login_shell_finds_it() -> Result<()> {
+    let user = tempfile::tempdir()?;
+    let programs = user.path().join("programs");
+    std::fs::create_dir(&programs)?;
+    std::os::unix::fs::symlink(Fake::program(), programs.join("only-in-the-profile"))?;
+    let profile = format!("export PATH=\"{}:$PATH\"\n", programs.display());
+    std::fs::write(user.path().join(".profile"), profile)?;
+    let home = user.path().display().to_string();
+    let mut traygate = Traygate::unstarted()?;
+    // As a desktop starts it: a short PATH, and the rest only in the user's profile.
+    let desktop = [("HOME", home.as_str()), ("SHELL", "/bin/bash"), ("PATH", "/usr/bin:/bin")];
+    traygate.serve_with(&desktop).await?;
+    let fake = Fake::start("fake", FakeOptions::stdio(FakeEra::Legacy)).await?;
+    let mut definition = traygate.definition(&fake)?;
+    if let Transport::Stdio { command, .. } = &mut definition.transport {
+        "only-in-the-profile".clone_into(command);
+    }
+    traygate.add(&definition).await?;
+    let token = traygate.token("app").await?;
+    let app = app(&traygate, AppEra::Legacy, &token).await?;
+    let seen = app.call_text("fake__env", json!({})).await?;
+    assert!(seen.contains("PATH"), "{seen}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_child_gets_what_it_needs_and_none_of_the_hosts_secrets() -> Result<()> {
     let mut traygate = Traygate::unstarted()?;
     // The host's own environment holds a secret that no child may see.
     traygate.serve_with(&[("GATEWAY_SECRET_CANARY", "do-not-pass-on")]).await?;
-    let fake =
-        traygate_tests::Fake::start("fake", FakeOptions::stdio(FakeEra::Legacy), &traygate.mark)
-            .await?;
+    let fake = Fake::start("fake", FakeOptions::stdio(FakeEra::Legacy)).await?;
     let mut definition = traygate.definition(&fake)?;
     let work = tempfile::tempdir()?;
     if let Transport::Stdio { env, cwd, .. } = &mut definition.transport {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
-use traygate_gateway::definition::{Definition, Transport, UpstreamSettings};
+use traygate_gateway::definition::{Definition, HttpFlavour, Transport, UpstreamSettings};
 use traygate_tests::{
     App, AppEra, DEADLINE, FakeOptions, Traygate,
     fake::{
@@ -38,7 +38,7 @@ fn program(command: &str, args: &[&str]) -> Transport {
 async fn add_broken(traygate: &Traygate) -> Result<()> {
     let url = format!("http://127.0.0.1:{}/mcp", free_port()?);
     let headers = std::collections::BTreeMap::default();
-    let nobody = Transport::Http { url, headers, flavour: Default::default() };
+    let nobody = Transport::Http { url, headers, flavour: HttpFlavour::default() };
     traygate.add(&defined("refuses", nobody)?).await?;
     traygate.add(&defined("silent", program("sleep", &["600"]))?).await?;
     traygate
@@ -169,10 +169,56 @@ async fn one_link_that_dies_in_a_call_leaves_the_others_calls_alone() -> Result<
     well.asked("tools/call").await?;
     dies.arm(Failure::DieBeforeAnswer, "tools/call")?;
     let params = json!({"name": "dies__counter", "arguments": {}});
-    let died = app.request("tools/call", params).await?;
-    let code = code_of(died);
+    let answer = app.request("tools/call", params).await?;
+    let code = code_of(answer);
     assert_eq!(code["code"], "OUTCOME_UNKNOWN", "it may have run: {code}");
     assert_eq!(dies.ran("counter")?, 1, "and it is not run twice");
     call.await??.result()?;
     Ok(())
+}
+
+#[tokio::test]
+async fn an_upstream_that_wants_a_sign_in_is_not_the_endpoints_401() -> Result<()> {
+    let (traygate, fake, token) = host_with("fake", FakeOptions::http(FakeEra::Modern)).await?;
+    let app = app(&traygate, AppEra::Modern, &token).await?;
+    app.tools().await?;
+    fake.arm_with(&Arm::new(Failure::HttpStatus, "tools/call").code(401))?;
+    let answer = app.call("fake__counter", json!({})).await?;
+    assert_eq!(answer.status, 200);
+    assert_eq!(code_of(answer)["code"], "UPSTREAM_NEEDS_SIGN_IN");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_silent_call_times_out_and_its_upstream_is_told() -> Result<()> {
+    for era in [FakeEra::Legacy, FakeEra::Modern] {
+        let (traygate, fake, token) = host_with("fake", FakeOptions::stdio(era)).await?;
+        let app = app(&traygate, AppEra::Legacy, &token).await?;
+        app.tools().await?;
+        traygate.set("fake", "call_idle_timeout", "1").await?;
+        fake.arm(Failure::Hang, "tools/call")?;
+        let answer = app.call("fake__echo", json!({})).await?;
+        assert_eq!(code_of(answer)["code"], "UPSTREAM_TIMEOUT", "{era:?}");
+        traygate_tests::process::until("a cancellation", || fake.cancelled().is_ok_and(|n| n == 1))
+            .await?;
+        let params = json!({"n": 5, "ms": 500});
+        app.call_text("fake__echo", json!({})).await.context("the link stays")?;
+        assert_eq!(fake.events("start")?, fake.alive()?.len(), "in the same process");
+        let progress = json!({
+            "name": "fake__progress", "arguments": params, "_meta": {"progressToken": 1},
+        });
+        app.request("tools/call", progress).await?.result().context("progress begins it anew")?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_that_met_a_forgotten_session_is_asked_once_more() -> Result<()> {
+    let (traygate, fake, token) = host_with("fake", FakeOptions::http(FakeEra::Legacy)).await?;
+    let app = app(&traygate, AppEra::Legacy, &token).await?;
+    app.call_text("fake__counter", json!({})).await?;
+    fake.arm(Failure::DropSession, "tools/call")?;
+    app.call_text("fake__counter", json!({})).await.context("it certainly did not run")?;
+    assert_eq!(fake.ran("counter")?, 2);
+    fake.assert_no_violations()
 }

@@ -73,13 +73,13 @@ async fn the_database_holds_no_text_of_a_real_server() -> Result<()> {
 #[tokio::test]
 async fn no_secret_argument_or_result_is_in_a_log_an_export_or_an_error() -> Result<()> {
     let traygate = Traygate::start().await?;
-    let fake = Fake::start("fake", FakeOptions::stdio(FakeEra::Legacy), &traygate.mark).await?;
+    let fake = Fake::start("fake", FakeOptions::stdio(FakeEra::Legacy)).await?;
     let mut definition = traygate.definition(&fake)?;
     if let Transport::Stdio { env, .. } = &mut definition.transport {
         env.insert("API_KEY".to_owned(), "secret-canary-env".to_owned());
     }
     traygate.add(&definition).await?;
-    let web = Fake::start("web", FakeOptions::http(FakeEra::Legacy), &traygate.mark).await?;
+    let web = Fake::start("web", FakeOptions::http(FakeEra::Legacy)).await?;
     let mut definition = traygate.definition(&web)?;
     if let Transport::Http { headers, url, .. } = &mut definition.transport {
         headers.insert("Authorization".to_owned(), "Bearer secret-canary-header".to_owned());
