@@ -1,0 +1,84 @@
+//! The official SDKs' clients and the real servers, as `scripts/setup-sdk.sh` installs them.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use crate::DEADLINE;
+
+fn directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("sdk")
+}
+
+/// A file of an installation.
+///
+/// # Panics
+/// If it isn't installed.
+fn installed(path: &str) -> PathBuf {
+    let file = directory().join(path);
+    assert!(file.exists(), "the SDKs aren't installed; run make setup");
+    file
+}
+
+/// The script of a real server, to be run with `node`.
+pub fn node_server(name: &str) -> PathBuf {
+    installed(&format!("ts/node_modules/@modelcontextprotocol/{name}/dist/index.js"))
+}
+
+/// The Python server, to be run with `python()`.
+pub fn python_server() -> PathBuf {
+    directory().join("py/server.py")
+}
+
+pub fn python() -> PathBuf {
+    installed("py/.venv/bin/python")
+}
+
+/// The official clients, by package and era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sdk {
+    /// `@modelcontextprotocol/sdk`
+    TypeScriptOld,
+    /// `@modelcontextprotocol/client`
+    TypeScriptLegacy,
+    TypeScriptModern,
+    PythonLegacy,
+    PythonModern,
+}
+
+impl Sdk {
+    pub const ALL: [Self; 5] = [
+        Self::TypeScriptOld,
+        Self::TypeScriptLegacy,
+        Self::TypeScriptModern,
+        Self::PythonLegacy,
+        Self::PythonModern,
+    ];
+
+    pub const fn is_modern(self) -> bool {
+        matches!(self, Self::TypeScriptModern | Self::PythonModern)
+    }
+
+    /// Connects, lists everything, does what the plan names, and says what came of it.
+    pub async fn run(self, url: &str, token: &str, plan: &Value) -> Result<Value> {
+        let (program, script, era) = match self {
+            Self::TypeScriptOld => (PathBuf::from("node"), "ts/app.mjs", "sdk"),
+            Self::TypeScriptLegacy => (PathBuf::from("node"), "ts/app.mjs", "legacy"),
+            Self::TypeScriptModern => (PathBuf::from("node"), "ts/app.mjs", "modern"),
+            Self::PythonLegacy => (python(), "py/app.py", "legacy"),
+            Self::PythonModern => (python(), "py/app.py", "modern"),
+        };
+        installed("ts/node_modules/@modelcontextprotocol");
+        let output = tokio::process::Command::new(program)
+            .arg(directory().join(script))
+            .args([era, url, &plan.to_string()])
+            .env("TRAYGATE_TOKEN", token)
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(6 * DEADLINE, output).await.context("it hangs")??;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{self:?} ended with {}: {said}", output.status);
+        serde_json::from_slice(&output.stdout).with_context(|| format!("{self:?} said {said}"))
+    }
+}
