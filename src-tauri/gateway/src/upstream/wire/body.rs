@@ -4,9 +4,9 @@ use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use reqwest::Response;
 use serde_json::value::RawValue;
-use tokio::time::{Duration, Instant, timeout_at};
+use tokio::time::{Duration, Instant, timeout, timeout_at};
 
-use super::{Failure, FailureKind, Ran, remote};
+use super::{Event, Failure, FailureKind, Ran, headers, remote};
 use crate::json::Envelope;
 
 /// The longest piece of a foreign text in a reason.
@@ -14,6 +14,29 @@ const EXTRACT: usize = 120;
 
 /// How long a refusal's words are waited for.
 const REFUSAL: Duration = Duration::from_secs(5);
+
+/// A notification is only accepted, never worked on, so that takes no longer.
+const ACCEPT: Duration = Duration::from_secs(30);
+
+/// Waits for a message without an answer to be accepted.
+pub(super) async fn accepted(
+    sent: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    timeout(ACCEPT, sent).await.unwrap_or_else(|_| {
+        let reason = format!("did not accept a message within {} s", ACCEPT.as_secs());
+        Err(Failure::new(FailureKind::Gone, Ran::Perhaps, reason))
+    })
+}
+
+/// A JSON-RPC error in answer to what has no answer.
+pub(super) fn refused(body: &[u8]) -> Failure {
+    let words = extract(&String::from_utf8_lossy(body));
+    Failure::new(FailureKind::Garbage, Ran::Perhaps, format!("refused a message: {words}"))
+}
+
+pub(super) fn is_stream(answer: &Response) -> bool {
+    answer.status().is_success() && headers::is_event_stream(answer.headers())
+}
 
 /// Reads a whole body, decompressed, of at most `bound` bytes.
 pub(super) async fn read(answer: &mut Response, bound: usize) -> Result<Bytes, Failure> {
@@ -70,6 +93,21 @@ pub(super) fn messages(text: &Bytes) -> Option<Vec<Message>> {
     }
     let batch: Vec<&RawValue> = serde_json::from_slice(&text).ok()?;
     batch.into_iter().map(|one| message(text.slice_ref(one.get().as_bytes()))).collect()
+}
+
+/// What an event's data is to the link where its stream belongs to no request.
+pub(super) fn unasked(data: &Bytes) -> Vec<Event> {
+    match messages(data) {
+        None => vec![noise(data)],
+        Some(messages) => messages
+            .into_iter()
+            .map(|message| Event::Message { bytes: message.bytes, origin: None })
+            .collect(),
+    }
+}
+
+pub(super) fn noise(data: &[u8]) -> Event {
+    Event::Noise(extract(&String::from_utf8_lossy(data)))
 }
 
 /// Behind a byte order mark and white space.

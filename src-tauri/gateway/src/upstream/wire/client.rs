@@ -54,12 +54,15 @@ pub fn client() -> Result<Client, Failure> {
     })
 }
 
+/// Makes a proxy of a variable's value.
+type Named = fn(String) -> reqwest::Result<Proxy>;
+
 /// The proxies that the environment names, with loopback left out of all of them: many desktops
 /// set a proxy without an exception for the machine itself.
 fn proxies() -> Vec<Proxy> {
     let exceptions = first_variable(&["NO_PROXY", "no_proxy"]).unwrap_or_default();
     let exceptions = NoProxy::from_string(&format!("{exceptions},localhost,127.0.0.0/8,::1"));
-    let named: [(&[&str], fn(String) -> reqwest::Result<Proxy>); 3] = [
+    let named: [(&[&str], Named); 3] = [
         (&["HTTP_PROXY", "http_proxy"], |proxy| Proxy::http(proxy)),
         (&["HTTPS_PROXY", "https_proxy"], |proxy| Proxy::https(proxy)),
         (&["ALL_PROXY", "all_proxy"], |proxy| Proxy::all(proxy)),

@@ -2,8 +2,7 @@
 //! POST's own, and in the legacy era a GET stream brings what the server says unasked.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -11,14 +10,13 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Method};
 use reqwest::{Client, Response};
 use tokio::{sync::mpsc, time::timeout};
-use tokio_util::{
-    sync::{CancellationToken, DropGuard},
-    task::TaskTracker,
-};
+use tokio_util::sync::DropGuard;
 use url::Url;
 
 use super::{
-    Bounds, EVENTS, Event, Events, Failure, FailureKind, Kind, Outgoing, Ran, Wire, body, headers,
+    Bounds, EVENTS, Events, Failure, FailureKind, Kind, Outgoing, Wire, body,
+    exchanges::{Exchanges, lock},
+    headers,
     refusal::{self, Acquaintance, Refusal},
     remote::Remote,
 };
@@ -31,9 +29,6 @@ mod unasked;
 
 #[cfg(test)]
 mod tests;
-
-/// A notification is only accepted, never worked on, so that takes no longer.
-const ACCEPT: Duration = Duration::from_secs(30);
 
 /// How long a server may take to end a session that nobody needs any more.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -49,23 +44,20 @@ pub fn connect(
     bounds: Bounds,
 ) -> (Arc<dyn Wire>, Events) {
     let (events, receiver) = mpsc::channel(EVENTS);
-    let end = CancellationToken::new();
+    let exchanges = Exchanges::new(events);
+    let end = exchanges.guard();
     let shared = Arc::new(Shared {
         remote: Remote::new(client, url, headers),
         bounds,
         log: log.clone(),
         state: Mutex::default(),
-        events: Mutex::new(Some(events)),
-        exchanges: Mutex::default(),
-        tasks: TaskTracker::new(),
-        end: end.clone(),
+        exchanges,
     });
-    (Arc::new(Http { shared, _end: end.drop_guard() }), receiver)
+    (Arc::new(Http { shared, _end: end }), receiver)
 }
 
 struct Http {
     shared: Arc<Shared>,
-    /// A wire that is dropped without `close` ends its tasks all the same.
     _end: DropGuard,
 }
 
@@ -75,12 +67,7 @@ struct Shared {
     bounds: Bounds,
     log: Arc<UpstreamLog>,
     state: Mutex<State>,
-    /// Taken when the wire ends, so that the receiver sees the end.
-    events: Mutex<Option<mpsc::Sender<Event>>>,
-    /// The requests under way, each with what ends it.
-    exchanges: Mutex<HashMap<u64, CancellationToken>>,
-    tasks: TaskTracker,
-    end: CancellationToken,
+    exchanges: Arc<Exchanges>,
 }
 
 #[derive(Default)]
@@ -98,25 +85,25 @@ struct State {
 impl Wire for Http {
     fn send(&self, message: Outgoing) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async move {
-            let events = self.shared.events()?;
+            let events = self.shared.exchanges.events()?;
             match message.kind {
                 Kind::Request { tag, .. } => {
-                    self.shared.begin(tag, message, events);
+                    let shared = self.shared.clone();
+                    self.shared.exchanges.begin(tag, async move {
+                        exchange::run(&shared, tag, message, &events).await;
+                    });
                     Ok(())
                 }
                 Kind::Notification { .. } | Kind::Response => {
-                    let told = timeout(ACCEPT, self.shared.tell(message)).await;
-                    told.unwrap_or_else(|_| Err(not_accepted()))
-                        .map_err(|failure| self.shared.remote.discreet(failure))
+                    let told = body::accepted(self.shared.tell(message)).await;
+                    told.map_err(|failure| self.shared.remote.discreet(failure))
                 }
             }
         })
     }
 
     fn forget(&self, tag: u64) {
-        if let Some(exchange) = lock(&self.shared.exchanges).remove(&tag) {
-            exchange.cancel();
-        }
+        self.shared.exchanges.forget(tag);
     }
 
     fn negotiated(&self, version: &str, era: Era) {
@@ -126,39 +113,14 @@ impl Wire for Http {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            lock(&self.shared.events).take();
-            self.shared.end.cancel();
-            self.shared.tasks.close();
+            self.shared.exchanges.stop();
             self.shared.end_session().await;
-            // Cancelled tasks end at their next await; the bound is for a link that reads no more.
-            let _ = timeout(FAREWELL, self.shared.tasks.wait()).await;
+            self.shared.exchanges.stopped().await;
         })
     }
 }
 
 impl Shared {
-    /// The way to the link, as long as the wire lives.
-    fn events(&self) -> Result<mpsc::Sender<Event>, Failure> {
-        lock(&self.events).clone().ok_or_else(|| {
-            Failure::new(FailureKind::Gone, Ran::CertainlyNot, "the connection has ended")
-        })
-    }
-
-    /// Starts a request. What becomes of it is said by events.
-    fn begin(self: &Arc<Self>, tag: u64, message: Outgoing, events: mpsc::Sender<Event>) {
-        let end = self.end.child_token();
-        lock(&self.exchanges).insert(tag, end.clone());
-        let shared = self.clone();
-        self.tasks.spawn(async move {
-            // Dropping the exchange closes its HTTP stream.
-            tokio::select! {
-                () = end.cancelled() => {}
-                () = exchange::run(&shared, tag, message, &events) => {}
-            }
-            lock(&shared.exchanges).remove(&tag);
-        });
-    }
-
     /// Sends what has no answer, and waits until the server took it.
     async fn tell(self: &Arc<Self>, message: Outgoing) -> Result<(), Failure> {
         let known = self.acquaintance(&message.kind);
@@ -167,7 +129,7 @@ impl Shared {
         if !answer.status().is_success() {
             return Err(match refusal::read(answer, known).await {
                 Refusal::Failure(failure) => self.noted(failure),
-                Refusal::Answer(body) => refused(&body),
+                Refusal::Answer(body) => body::refused(&body),
             });
         }
         // A stream would be nothing for us; a body should be empty, and is read so that the
@@ -188,7 +150,7 @@ impl Shared {
 
     /// Opens the GET stream once both sides have said that the handshake is over.
     fn listen_if_due(self: &Arc<Self>) {
-        let Ok(events) = self.events() else { return };
+        let Ok(events) = self.exchanges.events() else { return };
         {
             let mut state = lock(&self.state);
             let legacy = matches!(state.negotiated, Some((_, Era::Legacy)));
@@ -198,7 +160,7 @@ impl Shared {
             state.listening = true;
         }
         let shared = self.clone();
-        self.tasks.spawn(async move { unasked::run(&shared, events).await });
+        self.exchanges.run(async move { unasked::run(&shared, events).await });
     }
 
     /// All headers of a message's POST.
@@ -283,20 +245,4 @@ impl State {
 
 fn is_initialize(kind: &Kind) -> bool {
     matches!(kind, Kind::Request { method, .. } if method == "initialize")
-}
-
-fn not_accepted() -> Failure {
-    let reason = format!("did not accept a message within {} s", ACCEPT.as_secs());
-    Failure::new(FailureKind::Gone, Ran::Perhaps, reason)
-}
-
-/// A JSON-RPC error in answer to what has no answer.
-fn refused(body: &[u8]) -> Failure {
-    let words = body::extract(&String::from_utf8_lossy(body));
-    Failure::new(FailureKind::Garbage, Ran::Perhaps, format!("refused a message: {words}"))
-}
-
-/// Nothing is done under these locks that could panic half-way.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,9 +16,12 @@ pub mod stdio;
 mod body;
 mod client;
 mod eventstream;
+mod exchanges;
 mod headers;
 mod refusal;
 mod remote;
+#[cfg(test)]
+mod testing;
 
 /// One message to send.
 #[derive(Clone, Debug)]
@@ -147,6 +150,6 @@ pub trait Wire: Send + Sync + 'static {
     /// legacy era, the GET stream for what the server says unasked.
     fn negotiated(&self, version: &str, era: crate::definition::Era);
 
-    /// Ends it in good order: stdin closed, then signals; a session DELETEd. Bounded in time.
+    /// Ends it in good order: stdin closed, then signals; a session ended by `DELETE`. Bounded in time.
     fn close(&self) -> BoxFuture<'_, ()>;
 }

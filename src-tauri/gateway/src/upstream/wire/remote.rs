@@ -1,18 +1,14 @@
 //! One HTTP server as its user defined it: where it is, the user's own headers, and the redirects
 //! that may be followed.
 
-use std::{
-    error::Error as _,
-    io,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{error::Error as _, io, sync::Mutex};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header::LOCATION};
 use reqwest::{Client, Response};
 use url::Url;
 
-use super::{Failure, FailureKind, Ran, client::CONNECT, headers};
+use super::{Failure, FailureKind, Ran, client::CONNECT, exchanges::lock, headers};
 
 const REDIRECTS: usize = 10;
 
@@ -36,7 +32,7 @@ impl Remote {
     }
 
     pub fn url(&self) -> Url {
-        self.lock().clone()
+        lock(&self.url).clone()
     }
 
     /// The user's own headers, to which a request adds its own.
@@ -54,7 +50,7 @@ impl Remote {
         let url = self.url();
         let answer = send(&self.client, method, &url, headers, body).await?;
         if *answer.url() != url {
-            *self.lock() = answer.url().clone();
+            *lock(&self.url) = answer.url().clone();
         }
         Ok(answer)
     }
@@ -78,10 +74,6 @@ impl Remote {
             }
         }
         failure
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Url> {
-        self.url.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

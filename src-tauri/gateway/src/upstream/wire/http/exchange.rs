@@ -145,8 +145,7 @@ impl Exchange<'_> {
                 continue;
             }
             let Some(messages) = body::messages(&next.data) else {
-                let words = body::extract(&String::from_utf8_lossy(&next.data));
-                let _ = self.events.send(Event::Noise(words)).await;
+                let _ = self.events.send(body::noise(&next.data)).await;
                 continue;
             };
             if std::mem::take(&mut fresh) {
@@ -172,7 +171,7 @@ impl Exchange<'_> {
             let mut headers = self.shared.legacy_headers();
             headers::listening(&mut headers, Some(last_event));
             failure = match self.shared.remote.ask(Method::GET, headers, None).await {
-                Ok(answer) if is_stream(&answer) => {
+                Ok(answer) if body::is_stream(&answer) => {
                     return Ok(EventStream::new(answer, self.shared.bounds.message));
                 }
                 Ok(answer) => {
@@ -212,10 +211,6 @@ impl Exchange<'_> {
         // Without a receiver nobody waits, and the wire is about to end.
         let _ = self.events.send(Event::Message { bytes, origin: Some(self.tag) }).await;
     }
-}
-
-pub(super) fn is_stream(answer: &reqwest::Response) -> bool {
-    answer.status().is_success() && headers::is_event_stream(answer.headers())
 }
 
 fn no_answer() -> Failure {

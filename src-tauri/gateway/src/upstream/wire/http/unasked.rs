@@ -10,12 +10,11 @@ use super::{
     super::{
         Event, Failure, FailureKind, body,
         eventstream::EventStream,
+        exchanges::lock,
         headers,
         refusal::{self, Acquaintance, Refusal},
     },
     Shared,
-    exchange::is_stream,
-    lock,
 };
 
 /// Delays between openings grow from the first to the last of these.
@@ -23,10 +22,10 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// A stream that lived so long was a good one: the delays start anew.
-const GOOD: Duration = Duration::from_secs(60);
+const GOOD: Duration = Duration::from_mins(1);
 
 /// Another stream of this session is still open for the server, which takes it a while to notice.
-const CONFLICT: Duration = Duration::from_secs(60);
+const CONFLICT: Duration = Duration::from_mins(1);
 
 /// Keeps the stream open until the wire ends or the server won't have it.
 pub(super) async fn run(shared: &Shared, events: Sender<Event>) {
@@ -37,14 +36,11 @@ pub(super) async fn run(shared: &Shared, events: Sender<Event>) {
     };
     let mut listener = Listener { shared, events: &events, known, last_event: None, worked: false };
     let lost = tokio::select! {
-        () = shared.end.cancelled() => None,
+        () = shared.exchanges.ended() => None,
         lost = listener.listen() => lost,
     };
     if let Some(failure) = lost {
-        lock(&shared.events).take();
-        shared.end.cancel();
-        // Without a receiver nobody needs to know.
-        let _ = events.send(Event::Closed(shared.noted(failure))).await;
+        shared.exchanges.fail(events, shared.noted(failure)).await;
     }
 }
 
@@ -59,7 +55,7 @@ struct Listener<'a> {
 
 /// What came of one attempt to open the stream.
 enum Opening {
-    Open(EventStream),
+    Open(Box<EventStream>),
     Later {
         wait: Duration,
     },
@@ -75,7 +71,7 @@ impl Listener<'_> {
         loop {
             let opened = Instant::now();
             let wait = match self.open().await {
-                Opening::Open(stream) => self.read(stream).await,
+                Opening::Open(stream) => self.read(*stream).await,
                 Opening::Later { wait } => wait,
                 Opening::Never(why) => {
                     self.say(&format!(
@@ -103,8 +99,8 @@ impl Listener<'_> {
             }
             Err(failure) => return Opening::Never(self.shared.remote.discreet(failure).reason),
         };
-        if is_stream(&answer) {
-            return Opening::Open(EventStream::new(answer, self.shared.bounds.message));
+        if body::is_stream(&answer) {
+            return Opening::Open(Box::new(EventStream::new(answer, self.shared.bounds.message)));
         }
         let status = answer.status();
         match refusal::read(answer, self.known).await {
@@ -144,14 +140,9 @@ impl Listener<'_> {
             if event.data.is_empty() {
                 continue;
             }
-            let Some(messages) = body::messages(&event.data) else {
-                let words = body::extract(&String::from_utf8_lossy(&event.data));
-                let _ = self.events.send(Event::Noise(words)).await;
-                continue;
-            };
-            for message in messages {
-                let _ =
-                    self.events.send(Event::Message { bytes: message.bytes, origin: None }).await;
+            for event in body::unasked(&event.data) {
+                // Without a receiver nobody waits, and the wire is about to end.
+                let _ = self.events.send(event).await;
             }
         }
         stream.retry().unwrap_or_default().min(LONGEST)
@@ -166,7 +157,6 @@ impl Listener<'_> {
 /// server don't come back in step.
 fn delay(failures: u32) -> Duration {
     let base = SHORTEST.saturating_mul(1 << (failures - 1).min(5)).min(LONGEST);
-    let quarter = base / 4;
     let jitter = getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX));
-    base - quarter + (quarter * 2).mul_f64(jitter)
+    base.mul_f64(0.75 + jitter / 2.0)
 }
