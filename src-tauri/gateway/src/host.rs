@@ -75,7 +75,7 @@ fn already_running(pid: Option<u32>, port: Option<u16>) -> String {
 
 fn port_taken(port: u16, holder: Option<&str>) -> String {
     let holder = holder.map_or("another program".to_owned(), ToOwned::to_owned);
-    format!("port {port} is taken by {holder}; stop it, or use another port: traygate serve --port N")
+    format!("port {port} is in use by {holder}; stop it, or use another port: traygate serve --port N")
 }
 
 /// The running host. It ends with [`Host::stop`].

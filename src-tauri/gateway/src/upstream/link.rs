@@ -285,6 +285,9 @@ impl Link {
                 self.question(method, id.to_owned(), message.params, origin);
             }
             (Some(method), None) => self.notification(method, message.params, origin),
+            (None, _) if message.result.is_none() && message.error.is_none() => {
+                self.log.push("stdout", &String::from_utf8_lossy(bytes));
+            }
             (None, _) => self.answer(&message, origin),
         }
     }
@@ -295,8 +298,9 @@ impl Link {
             (Some(result), _) => CallEvent::Result(result.to_owned()),
             _ => return,
         };
-        // Late, doubled and unknown answers find nobody and are harmless.
-        let Some(tag) = message.id.and_then(tag_of).or(origin).or_else(|| self.only_request(&event))
+        // On a request's own stream only its answer comes, whatever id a server gives it. Late,
+        // doubled and unknown answers find nobody and are harmless.
+        let Some(tag) = origin.or_else(|| message.id.and_then(tag_of)).or_else(|| self.only_request(&event))
         else {
             return;
         };
