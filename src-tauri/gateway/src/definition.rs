@@ -139,6 +139,20 @@ pub enum Era {
     Legacy,
 }
 
+/// The levels of syslog, from the least to the most severe (protocol 2025-11-25, "Logging").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
 impl Transport {
     /// Changes whenever anything that the upstream or its answers depend on does. Held in memory
     /// only: on disk it would help to guess a secret.

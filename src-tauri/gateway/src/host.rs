@@ -1,7 +1,7 @@
 //! A running Traygate: the gateway behind its port, one per data directory.
 
 use std::{
-    fs::{File, TryLockError},
+    fs::{File, OpenOptions, TryLockError},
     io::{self, Write as _},
     path::Path,
     sync::Arc,
@@ -192,7 +192,7 @@ fn routes(gateway: &Arc<Gateway>, place: &Arc<Place>, shutdown: &Arc<Notify>, to
 }
 
 fn lock(paths: &Paths) -> Result<File, HostError> {
-    let lock = File::options().create(true).truncate(false).write(true).open(paths.lock())?;
+    let lock = private().truncate(false).open(paths.lock())?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => {
@@ -218,17 +218,22 @@ async fn bind(port: u16) -> Result<TcpListener, HostError> {
     })
 }
 
-/// Written beside and moved into place, so that nobody reads half of it.
-fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension(format!("{}.new", std::process::id()));
+/// For files that only this user may read, from the first byte.
+fn private() -> OpenOptions {
     let mut options = File::options();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
         options.mode(0o600);
     }
-    let mut file = options.open(&beside)?;
+    options
+}
+
+/// Written beside and moved into place, so that nobody reads half of it.
+fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = private().truncate(true).open(&beside)?;
     file.write_all(content)?;
     file.sync_all()?;
     std::fs::rename(&beside, path)

@@ -1,9 +1,15 @@
 //! A relayed request while it runs: its progress, the upstream's questions, and its answer reach
 //! exactly the request they belong to, in order.
 
+// The legacy era's log messages are deprecated in rmcp, and still spoken by every server.
+#![allow(deprecated)]
+
 use rmcp::{
     ErrorData, RoleServer,
-    model::{CustomRequest, ProgressNotificationParam, ProgressToken, ServerRequest},
+    model::{
+        CustomRequest, LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam,
+        ProgressToken, ServerRequest,
+    },
     service::{PeerRequestOptions, RequestContext},
 };
 use serde_json::value::RawValue;
@@ -14,12 +20,12 @@ use super::{
     tickets::{Answer, Payload},
 };
 use crate::{
-    definition::Era,
+    definition::{Era, LogLevel},
     gateway::{Route, relay::Relayed},
     json::{RawObject, raw},
     upstream::{
         ask::{Asking, Told},
-        link::{Question, error},
+        link::{PROTOCOL_META, Question, error},
     },
 };
 
@@ -45,8 +51,7 @@ impl Handler {
             };
             match told {
                 Told::Progress(params) => self.progress(params, received, context).await,
-                // The upstream's log has it; apps are not offered log messages yet.
-                Told::Log(_) => {}
+                Told::Log(params) => self.log_message(params, received, context).await,
                 Told::Question(question) => {
                     self.question(question, received, route, context).await?;
                 }
@@ -77,6 +82,37 @@ impl Handler {
         placeholder.meta = Some(self.tickets.deposit(Payload::Params(params.to_raw())).into());
         // An app that has left is noticed by its cancellation.
         let _ = context.peer.notify_progress(placeholder).await;
+    }
+
+    /// A legacy session sets a level once; a modern request carries the level it wants, or gets
+    /// none (protocol 2026-07-28, "Logging").
+    async fn log_message(
+        &self,
+        params: Box<RawValue>,
+        received: &Received,
+        context: &RequestContext<RoleServer>,
+    ) {
+        let Ok(object) = RawObject::parse(&params) else { return };
+        let level = |object: &RawObject, key: &str| -> Option<LogLevel> {
+            serde_json::from_str(object.get(key)?.get()).ok()
+        };
+        let Some(severity) = level(&object, "level") else { return };
+        let wanted = match received.asker.era {
+            Era::Legacy => self.gateway.log_levels().wants(self.session.id, severity),
+            Era::Modern => {
+                let meta = received.params.object("_meta").unwrap_or_default();
+                level(&meta, &format!("{PROTOCOL_META}logLevel")).is_some_and(|least| severity >= least)
+            }
+        };
+        if !wanted {
+            return;
+        }
+        let meta = self.tickets.deposit(Payload::Params(params));
+        let mut placeholder =
+            LoggingMessageNotificationParam::new(LoggingLevel::Debug, serde_json::Value::Null);
+        placeholder.meta = Some(meta.into());
+        // An app that has left is noticed by its cancellation.
+        let _ = context.peer.notify_logging_message(placeholder).await;
     }
 
     /// Asks the app what the upstream asks, in its own era. An app that can't is answered for.

@@ -1,5 +1,8 @@
 //! What rmcp calls for one app: typed where rmcp must understand, raw where Traygate only carries.
 
+// The legacy era's log levels are deprecated in rmcp, and still asked for by apps.
+#![allow(deprecated)]
+
 use std::{borrow::Cow, sync::Arc};
 
 use http::request::Parts;
@@ -12,7 +15,7 @@ use rmcp::{
         ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
         MetaObject, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
         ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
-        SubscriptionFilter,
+        SetLevelRequestMethod, SetLevelRequestParams, SubscriptionFilter,
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
@@ -26,7 +29,7 @@ use super::{
 };
 use crate::{
     capability::CapabilityType,
-    definition::Era,
+    definition::{Era, LogLevel},
     gateway::{
         Asker, Gateway, View,
         list::NotListed,
@@ -169,6 +172,7 @@ impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_completions()
+            .enable_logging()
             .enable_prompts()
             .enable_prompts_list_changed()
             .enable_resources()
@@ -182,8 +186,10 @@ impl ServerHandler for Handler {
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
+    /// What a request may name in its own `_meta`: only versions that have no handshake. The
+    /// others are negotiated by `initialize`.
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS)
+        Cow::Borrowed(&[ProtocolVersion::V_2026_07_28])
     }
 
     async fn initialize(
@@ -192,7 +198,12 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(request.clone());
-        let result = self.negotiate_initialize(&request)?;
+        let wanted = &request.protocol_version;
+        let spoken = ProtocolVersion::KNOWN_VERSIONS.contains(wanted) && wanted.has_initialize();
+        let mut result = self.get_info();
+        if spoken {
+            result.protocol_version = wanted.clone();
+        }
         let received = self.received(&context)?;
         let client = format!("{} {}", request.client_info.name, request.client_info.version);
         self.gateway.apps().note(&received.asker.app, |seen| {
@@ -312,6 +323,21 @@ impl ServerHandler for Handler {
             }
         };
         Ok(CustomResult(serde_json::json!({ "_meta": meta })))
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        // The modern era has no such request, and rmcp asks all the same.
+        if era_of(&context) == Era::Modern {
+            return Err(ErrorData::method_not_found::<SetLevelRequestMethod>());
+        }
+        let level = serde_json::to_value(request.level).and_then(serde_json::from_value);
+        let level: LogLevel = level.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        self.gateway.set_log_level(self.session.id, Some(level));
+        Ok(())
     }
 
     fn accepted_subscription_filter(

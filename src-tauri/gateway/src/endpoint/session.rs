@@ -35,10 +35,12 @@ impl Session {
     pub fn opened(&self, gateway: &Arc<Gateway>, app: &Arc<str>) {
         gateway.apps().note(app, |seen| seen.connections += 1);
         let (gateway, app, closed) = (Arc::clone(gateway), Arc::clone(app), self.closed.clone());
+        let id = self.id;
         // Ends with the session, which ends with the host.
         tokio::spawn(async move {
             closed.cancelled().await;
             gateway.apps().note(&app, |seen| seen.connections = seen.connections.saturating_sub(1));
+            gateway.set_log_level(id, None);
             gateway.changed();
         });
     }

@@ -8,6 +8,7 @@ pub mod announce;
 mod apps;
 mod asker;
 pub mod list;
+pub mod loglevel;
 pub mod manage;
 pub mod relay;
 mod route;
@@ -85,6 +86,7 @@ pub struct Gateway {
     events: mpsc::UnboundedSender<Told>,
     revision: watch::Sender<u64>,
     listeners: Listeners,
+    log_levels: loglevel::LogLevels,
     /// Makes one change of the upstreams at a time.
     changing: tokio::sync::Mutex<()>,
     started_at: i64,
@@ -119,6 +121,7 @@ impl Gateway {
             events,
             revision: watch::Sender::new(1),
             listeners: Listeners::default(),
+            log_levels: loglevel::LogLevels::default(),
             changing: tokio::sync::Mutex::default(),
             started_at: wall(),
             port,

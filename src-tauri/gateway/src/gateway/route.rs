@@ -55,8 +55,12 @@ impl Gateway {
     /// A resource by the URI that the app knows.
     pub async fn route_uri(&self, asker: &Asker, wanted: &str) -> Result<Route, Fault> {
         let kind = CapabilityType::Resource;
-        if asker.view == View::All
-            && let Some((name, original)) = uri::original(wanted)
+        let inside = |name: &UpstreamName| match &asker.view {
+            View::All => true,
+            View::One(one) => one == name,
+        };
+        if let Some((name, original)) = uri::original(wanted)
+            && inside(&name)
             && let Some(upstream) = self.upstream(&name)
         {
             return self.allow_uri(&upstream, original);
@@ -78,6 +82,7 @@ impl Gateway {
             return self.allow_uri(upstream, wanted.to_owned());
         }
         // Nobody is known to have it: whoever was not read yet is asked what it lists.
+        let mut away = None;
         for upstream in &upstreams {
             let unread = [kind, CapabilityType::Template]
                 .into_iter()
@@ -85,7 +90,10 @@ impl Gateway {
             let mut looked = false;
             for kind in unread {
                 // One that can't be read doesn't hide the resources of the others.
-                looked |= !upstream.is_down() && upstream.catalogue(kind).await.is_ok();
+                match upstream.catalogue(kind).await {
+                    Ok(_) => looked = true,
+                    Err(fault) => away = away.or(Some(fault)),
+                }
             }
             if looked && (lists(upstream, kind, wanted) || fits(upstream)) {
                 return self.allow_uri(upstream, wanted.to_owned());
@@ -95,7 +103,8 @@ impl Gateway {
         if let (View::One(_), [upstream]) = (&asker.view, &upstreams[..]) {
             return self.allow_uri(upstream, wanted.to_owned());
         }
-        Err(self.unknown(asker, kind, wanted))
+        // One that is away may well have it.
+        Err(away.unwrap_or_else(|| self.unknown(asker, kind, wanted)))
     }
 
     /// The upstream's key of what it lists under this name now.
@@ -152,7 +161,7 @@ impl Gateway {
             return Err(Fault::new(
                 Code::CapabilityDisabled,
                 Some(&upstream.name),
-                format!("{} is switched off in Traygate; its user can enable it there", upstream.name),
+                format!("{} is disabled in Traygate; its user can enable it there", upstream.name),
             ));
         }
         let policy = definition.settings.auto_enable_new_capabilities;
@@ -161,7 +170,7 @@ impl Gateway {
                 Code::CapabilityDisabled,
                 Some(&upstream.name),
                 format!(
-                    "the {kind} {key:?} of {} is switched off in Traygate; its user can enable it there",
+                    "the {kind} {key:?} of {} is disabled in Traygate; its user can enable it there",
                     upstream.name
                 ),
             ));

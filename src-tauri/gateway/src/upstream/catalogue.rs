@@ -357,35 +357,50 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The item as it came, or with the one thing put right for which apps would throw away the whole
-/// list; or why it can't be shown at all.
+/// Members that apps expect to be of one kind, and refuse the whole list for if they aren't.
+const TEXTS: [&str; 3] = ["title", "description", "mimeType"];
+const OBJECTS: [&str; 3] = ["annotations", "_meta", "outputSchema"];
+
+/// The item as it came, or with small things put right for which apps would throw away the whole
+/// list; or why it is left out. One bad item costs that item.
 fn repaired(
     kind: CapabilityType,
     item: &RawValue,
 ) -> Result<(Box<RawValue>, Vec<String>), String> {
     let object = RawObject::parse(item)
         .map_err(|_| format!("a {kind} that is not an object was left out"))?;
+    let key_member = kind.key_member();
     let key = object
-        .str(kind.key_member())
-        .ok_or_else(|| format!("a {kind} without a {} was left out", kind.key_member()))?;
+        .str(key_member)
+        .ok_or_else(|| format!("a {kind} without a {key_member} was left out"))?;
+    let left_out = |why: &str| format!("{kind} {key:?} was left out: {why}");
+    // Parsers differ in which of two they take.
+    if object.iter().filter(|(name, _)| *name == key_member).count() > 1 {
+        return Err(left_out(&format!("it has {key_member} twice")));
+    }
     let mut right = object.clone();
     let mut repairs = Vec::new();
-    // A doubled key would leave the first value in place for parsers that take the first.
-    if object.iter().filter(|(name, _)| *name == kind.key_member()).count() > 1 {
-        return Err(format!("{kind} {key:?} has two members {}; it was left out", kind.key_member()));
+    let optional = TEXTS.iter().chain(&OBJECTS).chain(&["icons"]);
+    for name in optional.filter(|name| object.get(name).is_some_and(|value| value.get() == "null")) {
+        right.retain(|member| member != *name);
+        repairs.push(format!("{kind} {key:?} has a {name} of null; it is shown without it"));
     }
-    if matches!(kind, CapabilityType::Resource | CapabilityType::Template)
-        && object.str("name").is_none()
-    {
+    if let Some(name) = TEXTS.iter().find(|name| right.get(name).is_some() && right.str(name).is_none()) {
+        return Err(left_out(&format!("its {name} is not a text")));
+    }
+    if let Some(name) = OBJECTS.iter().find(|name| right.get(name).is_some() && right.object(name).is_none()) {
+        return Err(left_out(&format!("its {name} is not an object")));
+    }
+    let needs_name = matches!(kind, CapabilityType::Resource | CapabilityType::Template);
+    if needs_name && object.str("name").is_none() {
         right.set("name", raw(&key));
         repairs.push(format!("{kind} {key:?} has no name; its URI serves as one"));
     }
-    if kind == CapabilityType::Tool {
-        repair_input_schema(&key, &mut right, &mut repairs)?;
-        if object.get("outputSchema").is_some_and(|schema| RawObject::parse(schema).is_err()) {
-            right.retain(|name| name != "outputSchema");
-            repairs.push(format!("tool {key:?} has an outputSchema that is not an object; it is shown without one"));
-        }
+    if kind == CapabilityType::Tool
+        && let Some(schema) = input_schema(&object).map_err(left_out)?
+    {
+        right.set("inputSchema", schema);
+        repairs.push(format!("the inputSchema of tool {key:?} does not say that it is for objects; apps see it with that"));
     }
     if repairs.is_empty() {
         return Ok((item.to_owned(), repairs));
@@ -393,35 +408,19 @@ fn repaired(
     Ok((right.to_raw(), repairs))
 }
 
-/// The root of an `inputSchema` must be an object schema; apps refuse a list with any other.
-fn repair_input_schema(
-    tool: &str,
-    right: &mut RawObject,
-    repairs: &mut Vec<String>,
-) -> Result<(), String> {
-    let schema = right.get("inputSchema").map(RawObject::parse);
-    let schema = match schema {
-        Some(Ok(schema)) => schema,
-        Some(Err(_)) | None => {
-            right.set("inputSchema", raw(&serde_json::json!({ "type": "object" })));
-            repairs.push(format!("tool {tool:?} has no usable inputSchema; it is shown as taking any object"));
-            return Ok(());
-        }
-    };
-    match schema.str("type").as_deref() {
-        Some("object") => Ok(()),
-        None if schema.get("type").is_none() => {
-            right.set("inputSchema", schema.with("type", "object").to_raw());
-            repairs.push(format!("the inputSchema of tool {tool:?} has no type; \"object\" was added"));
-            Ok(())
-        }
-        None if schema.get("type").is_some_and(allows_objects) => {
-            right.set("inputSchema", schema.with("type", "object").to_raw());
-            repairs.push(format!("the inputSchema of tool {tool:?} allows more than objects; apps see it as \"object\""));
-            Ok(())
-        }
-        _ => Err(format!("tool {tool:?} was left out: the type of its inputSchema must be \"object\"")),
+/// The root of an `inputSchema` must be for objects, and say so. A schema that allows objects
+/// without saying so, or among others, is returned put right.
+fn input_schema(tool: &RawObject) -> Result<Option<Box<RawValue>>, &'static str> {
+    let schema = tool.get("inputSchema").ok_or("it has no inputSchema")?;
+    let schema = RawObject::parse(schema).map_err(|_| "its inputSchema is not an object")?;
+    let Some(types) = schema.get("type") else { return Ok(Some(schema.with("type", "object").to_raw())) };
+    if as_str(types).as_deref() == Some("object") {
+        return Ok(None);
     }
+    if allows_objects(types) {
+        return Ok(Some(schema.with("type", "object").to_raw()));
+    }
+    Err("its inputSchema is not for objects")
 }
 
 /// `"type": ["object", "null"]`
@@ -468,11 +467,13 @@ mod tests {
     fn one_bad_tool_costs_that_tool() {
         let page = r#"{"tools":[{"name":"good","inputSchema":{"type":"object"}},{"name":7},"text",
             {"name":"good","inputSchema":{"type":"object"}},{"name":"str","inputSchema":{"type":"string"}},
-            {"name":"null","inputSchema":null},{"name":"untyped","inputSchema":{"properties":{}}}]}"#;
+            {"name":"null","inputSchema":null},{"name":"untyped","inputSchema":{"properties":{}}},
+            {"name":"titled","title":7,"inputSchema":{"type":"object"}},
+            {"name":"blank","description":null,"inputSchema":{"type":["object","null"]}}]}"#;
         let catalogue = read(Era::Legacy, &[page]);
         let names: Vec<_> = catalogue.items.iter().map(|item| item.key.as_str()).collect();
-        assert_eq!(names, ["good", "null", "untyped"]);
-        assert_eq!(catalogue.warnings.len(), 6, "{:?}", catalogue.warnings);
+        assert_eq!(names, ["good", "untyped", "blank"]);
+        assert_eq!(catalogue.warnings.len(), 9, "{:?}", catalogue.warnings);
     }
 
     #[test]

@@ -34,6 +34,9 @@ const METHOD_NOT_FOUND: i32 = -32601;
 /// How long a cancellation or an answer of ours may take to be written.
 const COURTESY: Duration = Duration::from_secs(5);
 
+/// How long the reason of a lost connection is waited for.
+const AUTOPSY: Duration = Duration::from_secs(1);
+
 /// Which app a request is asked for. Two requests of one app have equal callers.
 pub type CallerId = u64;
 
@@ -219,7 +222,7 @@ impl Link {
         if let Err(failure) = self.wire.send(message).await {
             call.over = true;
             self.strike(tag);
-            return Err(failure);
+            return Err(self.explained(failure).await);
         }
         Ok(call)
     }
@@ -231,6 +234,16 @@ impl Link {
         }
         let kind = Kind::Notification { method: method.to_owned() };
         self.wire.send(Outgoing { bytes: line(&message), kind }).await
+    }
+
+    /// A broken pipe is noticed a moment before its reason is known.
+    async fn explained(&self, failure: Failure) -> Failure {
+        if failure.kind == FailureKind::Gone
+            && tokio::time::timeout(AUTOPSY, self.closed()).await.is_ok()
+        {
+            return self.obituary(failure.ran);
+        }
+        failure
     }
 
     fn strike(&self, tag: u64) -> Option<Waiting> {

@@ -37,7 +37,17 @@ struct Slot {
     fault: Option<(Fault, i64)>,
     /// Counts invalidations: a read that began before one never becomes the fresh value.
     generation: u64,
-    reading: Option<(u64, Instant, Reading)>,
+    reading: Option<UnderWay>,
+    next_read: u64,
+}
+
+/// The newest read.
+struct UnderWay {
+    number: u64,
+    /// The generation in which it asked; moves on while it still waits for a link.
+    generation: u64,
+    since: Instant,
+    reading: Reading,
 }
 
 /// What an asker finds.
@@ -58,15 +68,27 @@ impl List {
         {
             return Found::Fresh(Arc::clone(current));
         }
-        if let Some((generation, begun, reading)) = &slot.reading
-            && *generation == slot.generation
+        if let Some(read) = &slot.reading
+            && read.generation == slot.generation
         {
-            return Found::Reading(reading.clone(), *begun);
+            return Found::Reading(read.reading.clone(), read.since);
         }
-        let (generation, begun) = (slot.generation, Instant::now());
-        let reading = begin(generation);
-        slot.reading = Some((generation, begun, reading.clone()));
-        Found::Reading(reading, begun)
+        let (number, since) = (slot.next_read, Instant::now());
+        slot.next_read += 1;
+        let reading = begin(number);
+        let generation = slot.generation;
+        slot.reading = Some(UnderWay { number, generation, since, reading: reading.clone() });
+        Found::Reading(reading, since)
+    }
+
+    /// A read has its link and is about to ask: what was invalidated before doesn't concern it.
+    pub fn asks(&self, number: u64) -> u64 {
+        let mut slot = self.slot();
+        let generation = slot.generation;
+        if let Some(read) = slot.reading.as_mut().filter(|read| read.number == number) {
+            read.generation = generation;
+        }
+        generation
     }
 
     /// The last good one, fresh or not.
@@ -90,16 +112,14 @@ impl List {
     pub fn clear(&self) {
         let mut slot = self.slot();
         let generation = slot.generation + 1;
-        *slot = Slot { generation, ..Slot::default() };
+        *slot = Slot { generation, next_read: slot.next_read, ..Slot::default() };
     }
 
-    /// Takes the outcome of the read that began in `generation`. Returns whether what apps can
-    /// see may differ now.
-    pub fn settle(&self, generation: u64, outcome: &Outcome) -> bool {
+    /// Takes the outcome of a read and the generation in which it asked. Returns whether what apps
+    /// can see may differ now.
+    pub fn settle(&self, number: u64, generation: u64, outcome: &Outcome) -> bool {
         let mut slot = self.slot();
-        if slot.reading.as_ref().is_some_and(|(begun_in, ..)| *begun_in == generation) {
-            slot.reading = None;
-        }
+        slot.reading.take_if(|read| read.number == number);
         match outcome {
             Ok(catalogue) => {
                 let before = slot.current.replace(Arc::clone(catalogue));

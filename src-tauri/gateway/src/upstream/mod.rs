@@ -32,7 +32,7 @@ use tracing::{debug, info, warn};
 use self::{
     catalogue::{Catalogue, Pages, Reader},
     connect::Dialler,
-    link::{Hello, Link, News},
+    link::{Hello, Link, News, Request},
     lists::{Found, List, Reading},
     slot::LinkSlot,
     wire::{Failure, FailureKind, Ran},
@@ -41,7 +41,7 @@ use crate::{
     api::{Freshness, State},
     capability::CapabilityType,
     clock::{Clock, Moment, wall},
-    definition::{Definition, Era, Transport},
+    definition::{Definition, Era, LogLevel, Transport},
     fault::{Code, Fault},
     json::RawObject,
     names::{NameLimit, UpstreamName},
@@ -56,6 +56,8 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 const STEADY: Duration = Duration::from_mins(1);
 /// A program that starts and exits at once is started at most this often in a minute.
 const STARTS_A_MINUTE: usize = 6;
+/// How long a change of the log level may take.
+const LEVEL: Duration = Duration::from_secs(30);
 /// The end of all of an upstream's work.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -110,6 +112,7 @@ pub struct Upstream {
     link: LinkSlot,
     lists: [List; 4],
     starts: Mutex<VecDeque<Instant>>,
+    log_level: Mutex<Option<LogLevel>>,
     /// Somebody wants it now.
     nudge: Notify,
     ended: CancellationToken,
@@ -133,6 +136,7 @@ impl Upstream {
             link: LinkSlot::default(),
             lists: Default::default(),
             starts: Mutex::default(),
+            log_level: Mutex::default(),
             nudge: Notify::new(),
             ended: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -224,6 +228,30 @@ impl Upstream {
             .since(Some(standing.since))
     }
 
+    /// How much it is to log, from now on and on every link to come.
+    pub fn set_log_level(self: &Arc<Self>, level: LogLevel) {
+        if lock(&self.log_level).replace(level) != Some(level)
+            && let Some(link) = self.link.current()
+        {
+            self.tell_log_level(&link, level);
+        }
+    }
+
+    /// Only the legacy era has a level per connection.
+    fn tell_log_level(self: &Arc<Self>, link: &Arc<Link>, level: LogLevel) {
+        if link.hello().era != Era::Legacy || !link.hello().declares("logging") {
+            return;
+        }
+        let (upstream, link) = (Arc::clone(self), Arc::clone(link));
+        self.tasks.spawn(async move {
+            let request = Request::own("logging/setLevel", RawObject::default().with("level", &level));
+            let told = async { link.begin(request).await?.answer().await };
+            if !matches!(tokio::time::timeout(LEVEL, told).await, Ok(Ok(Ok(_)))) {
+                debug!(upstream = %upstream.name, "it did not take the log level");
+            }
+        });
+    }
+
     /// Drops the link and makes a new one. A user's restart also clears what a rate limit held.
     pub async fn restart(self: &Arc<Self>) -> Result<(), Fault> {
         lock(&self.starts).clear();
@@ -242,7 +270,7 @@ impl Upstream {
 
     /// The fresh catalogue, or the read that all askers share.
     pub fn find(self: &Arc<Self>, kind: CapabilityType) -> Found {
-        self.list(kind).find(&self.clock, |generation| self.begin_reading(kind, generation))
+        self.list(kind).find(&self.clock, |number| self.begin_reading(kind, number))
     }
 
     /// The catalogue, read if it isn't fresh; the last good one if that fails.
@@ -256,15 +284,16 @@ impl Upstream {
         }
     }
 
-    fn begin_reading(self: &Arc<Self>, kind: CapabilityType, generation: u64) -> Reading {
+    fn begin_reading(self: &Arc<Self>, kind: CapabilityType, number: u64) -> Reading {
         let upstream = Arc::clone(self);
         let lost = Fault::unavailable(&self.name, "reading its list was given up");
         let work = async move {
+            let mut generation = 0;
             let outcome = tokio::select! {
-                outcome = upstream.read(kind) => outcome,
+                outcome = upstream.read(kind, number, &mut generation) => outcome,
                 () = upstream.ended.cancelled() => Err(upstream.fault()),
             };
-            let changed = upstream.list(kind).settle(generation, &outcome);
+            let changed = upstream.list(kind).settle(number, generation, &outcome);
             match &outcome {
                 Ok(catalogue) => {
                     let catalogue = Arc::clone(catalogue);
@@ -279,8 +308,14 @@ impl Upstream {
     }
 
     /// All pages of one list (design section 4.4).
-    async fn read(self: &Arc<Self>, kind: CapabilityType) -> Result<Arc<Catalogue>, Fault> {
+    async fn read(
+        self: &Arc<Self>,
+        kind: CapabilityType,
+        number: u64,
+        generation: &mut u64,
+    ) -> Result<Arc<Catalogue>, Fault> {
         let link = self.link().await.map_err(|failure| self.faulted(&failure))?;
+        *generation = self.list(kind).asks(number);
         let hello = link.hello().clone();
         // What is not declared is not asked.
         if !hello.offers(kind) {
@@ -382,6 +417,9 @@ impl Upstream {
         self.standing.send_modify(|standing| standing.hello = Some(hello.clone()));
         self.set_state(State::Ready);
         self.tell(UpstreamEvent::LinkUp);
+        if let Some(level) = *lock(&self.log_level) {
+            self.tell_log_level(link, level);
+        }
         let (upstream, watched) = (Arc::clone(self), Arc::clone(link));
         // Ends with the link, which `stop` closes.
         self.tasks.spawn(async move { upstream.hear(&watched, news).await });

@@ -61,14 +61,17 @@ impl LinkSlot {
         self.slot().take().and_then(|dial| dial.peek().and_then(|link| link.clone().ok()))
     }
 
-    pub fn is_up(&self) -> bool {
+    /// The live link, if there is one.
+    pub fn current(&self) -> Option<Arc<Link>> {
         let slot = self.slot();
-        let link = slot.as_ref().and_then(|dial| dial.peek());
-        matches!(link, Some(Ok(link)) if !link.is_closed())
+        let link = slot.as_ref()?.peek()?.as_ref().ok()?;
+        (!link.is_closed()).then(|| Arc::clone(link))
     }
-}
 
-impl LinkSlot {
+    pub fn is_up(&self) -> bool {
+        self.current().is_some()
+    }
+
     fn slot(&self) -> MutexGuard<'_, Option<Dial>> {
         self.dial.lock().unwrap_or_else(PoisonError::into_inner)
     }

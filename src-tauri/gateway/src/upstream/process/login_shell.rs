@@ -75,7 +75,8 @@ async fn ask(shell: &Path, budget: Duration) -> Option<OsString> {
     let (_, stdout, _) = group.stdio();
     let answer = tokio::time::timeout(budget, marked(stdout?)).await;
     if let Ok(Some(path)) = answer {
-        group.release().await;
+        // Some shells take their time to leave; nobody needs to wait for that.
+        tokio::spawn(async move { group.release().await });
         return Some(path);
     }
     group.end().await;
