@@ -541,7 +541,9 @@ fn log_text(params: &RawValue) -> Option<String> {
 fn outgoing(tag: u64, request: &Request, modern: Option<&str>) -> Outgoing {
     let mut params = request.params.clone();
     let meta = meta(tag, request, modern);
-    if !meta.is_empty() {
+    if meta.is_empty() {
+        params.retain(|key| key != "_meta");
+    } else {
         params.set("_meta", meta.to_raw());
     }
     let name = ["name", "uri", "taskId"].into_iter().find_map(|key| params.str(key));
