@@ -1,1 +1,3 @@
+pub mod log;
+pub mod process;
 pub mod wire;

@@ -101,6 +101,19 @@ impl Failure {
     }
 }
 
+/// Traygate's own bounds on what comes over a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The longest message, in bytes.
+    pub message: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { message: 64 * 1024 * 1024 }
+    }
+}
+
 /// How many events may wait for the link. The link's loop never blocks, so this only smooths.
 pub const EVENTS: usize = 256;
 
