@@ -30,8 +30,14 @@ pub struct UpstreamLog {
 #[derive(Debug, Default)]
 struct State {
     lines: VecDeque<LogLine>,
+    /// How many lines there ever were.
+    pushed: u64,
     activity: Option<Instant>,
 }
+
+/// A place in a log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark(u64);
 
 impl Default for UpstreamLog {
     fn default() -> Self {
@@ -77,8 +83,20 @@ impl UpstreamLog {
 
     /// The newest `n` lines that the program wrote to its standard error, oldest first.
     pub fn last_stderr(&self, n: usize) -> Vec<String> {
+        self.last_stderr_since(Mark(0), n)
+    }
+
+    /// This moment, as a place between two lines.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark(self.state().pushed)
+    }
+
+    /// [`last_stderr`](Self::last_stderr) without the words of an earlier process.
+    pub(crate) fn last_stderr_since(&self, Mark(mark): Mark, n: usize) -> Vec<String> {
         let state = self.state();
-        let newest = state.lines.iter().rev().filter(|line| line.from == STDERR).take(n);
+        let since = usize::try_from(state.pushed - mark).unwrap_or(usize::MAX);
+        let newest =
+            state.lines.iter().rev().take(since).filter(|line| line.from == STDERR).take(n);
         let mut lines: Vec<_> = newest.map(|line| line.text.clone()).collect();
         lines.reverse();
         lines
@@ -106,6 +124,7 @@ impl UpstreamLog {
             let _ = self.followers.send(line.clone());
         }
         state.lines.push_back(line);
+        state.pushed += 1;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -244,6 +263,9 @@ mod tests {
         log.push(STDERR, "loading");
         assert!(log.activity().is_some());
         assert_eq!(log.last_stderr(3), ["loading"]);
+        let mark = log.mark();
+        log.push("traygate", "started anew");
+        assert!(log.last_stderr_since(mark, 3).is_empty(), "those were an earlier process's words");
     }
 
     #[tokio::test]

@@ -34,8 +34,8 @@ impl std::fmt::Display for Field<'_> {
 }
 
 impl Scope<'_> {
-    /// Expands one text. `$${` stands for a literal `${`, and outside of `env` `$$NAME` for a
-    /// literal `$NAME`.
+    /// Expands one text. `$${` stands for a literal `${`. A `$NAME` that isn't set is an error only
+    /// where it can't be anything else: as the whole text or the beginning of a path.
     pub fn expand(&self, text: &str, field: Field) -> Result<String, Unexpandable> {
         let mut rest = text;
         let mut expanded = String::with_capacity(text.len());
@@ -46,7 +46,8 @@ impl Scope<'_> {
         while let Some(at) = rest.find('$') {
             expanded.push_str(&rest[..at]);
             let reference = &rest[at..];
-            let (value, length) = self.reference(reference, reference.len() == text.len(), field)?;
+            let (value, length) =
+                self.reference(reference, reference.len() == text.len(), field)?;
             expanded.push_str(&value);
             rest = &reference[length..];
         }
@@ -65,18 +66,11 @@ impl Scope<'_> {
     fn reference(
         &self,
         text: &str,
-        whole: bool,
+        first: bool,
         field: Field,
     ) -> Result<(String, usize), Unexpandable> {
-        if let Some(after) = text.strip_prefix("$$") {
-            let escapes =
-                after.starts_with('{') || (name_length(after) > 0 && !matches!(field, Field::Env(_)));
-            // The escaped reference as it stands, or a lone dollar.
-            return Ok(match (escapes, after.starts_with('{')) {
-                (true, true) => ("${".to_owned(), 3),
-                (true, false) => (format!("${}", &after[..name_length(after)]), 2 + name_length(after)),
-                (false, _) => ("$".to_owned(), 1),
-            });
+        if text.starts_with("$${") {
+            return Ok(("${".to_owned(), 3));
         }
         if let Some(inner) = text.strip_prefix("${") {
             return match inner.find('}') {
@@ -91,9 +85,9 @@ impl Scope<'_> {
         }
         match (self.variable)(name) {
             Some(value) => Ok((value, length + 1)),
-            // A secret or a script may well contain a dollar sign: it is no reference then, and no
-            // part of it belongs in a message.
-            None if !(whole && length + 1 == text.len()) => Ok(("$".to_owned(), 1)),
+            // Elsewhere a lone dollar is no reference: a shell's script has variables of its own,
+            // and a secret may well contain one, no part of which belongs in a message.
+            None if !(first && stands_alone(&text[length + 1..], field)) => Ok(("$".to_owned(), 1)),
             None => Err(unset(name, field)),
         }
     }
@@ -118,6 +112,12 @@ impl Scope<'_> {
             (None, None) => Err(unset(name, field)),
         }
     }
+}
+
+/// Whether a reference at the beginning of a text, with this behind it, can only be one.
+fn stands_alone(behind: &str, field: Field) -> bool {
+    behind.is_empty()
+        || (!matches!(field, Field::Env(_)) && behind.starts_with(std::path::is_separator))
 }
 
 fn unset(name: &str, field: Field) -> Unexpandable {
@@ -170,18 +170,22 @@ mod tests {
 
     #[test]
     fn everything_else_is_literal() {
-        for text in ["a b", "\"", "$(id)", ";", "*", "5$", "$5", "a~/b", "~ann/x", "${open", "^a$|b", ""] {
+        for text in
+            ["a b", "\"", "$(id)", ";", "*", "5$", "$5", "a~/b", "~ann/x", "${open", "^a$|b", ""]
+        {
             assert_eq!(expand(text, Field::Args).as_deref(), Ok(text), "{text}");
         }
         assert_eq!(expand("$${GW_T}", Field::Args).as_deref(), Ok("${GW_T}"));
-        assert_eq!(expand("$$GW_T", Field::Args).as_deref(), Ok("$GW_T"));
+        let script = "read line; echo \"$line $$\"";
+        assert_eq!(expand(script, Field::Args).as_deref(), Ok(script), "a shell's own variables");
     }
 
     #[test]
     fn a_variable_that_is_not_set_is_named_with_its_field() {
         for (text, field, words) in [
             ("${GW_MISSING}", Field::Args, "GW_MISSING is not set (args)"),
-            ("$GW_MISSING", Field::Cwd, "GW_MISSING is not set (cwd)"),
+            ("$GW_MISSING", Field::Args, "GW_MISSING is not set (args)"),
+            ("$GW_MISSING/x", Field::Cwd, "GW_MISSING is not set (cwd)"),
             ("${env:GW_MISSING}", Field::Command, "GW_MISSING is not set (command)"),
             ("$GW_MISSING", Field::Env("KEY"), "GW_MISSING is not set (env KEY)"),
             ("${input:token}", Field::Env("KEY"), "${input:token} can't be filled in (env KEY)"),

@@ -129,18 +129,6 @@ impl Group {
         self.end().await
     }
 
-    /// Waits for the leader and leaves alone what it started: an agent that a start-up file of
-    /// the user's began is the user's.
-    pub async fn release(&mut self) {
-        if time::timeout(KILL, self.leader_exit()).await.is_err() {
-            self.end().await;
-            return;
-        }
-        self.over = true;
-        // Exited already, so this only reaps.
-        let _ = time::timeout(KILL, self.child.inner_mut().wait()).await;
-    }
-
     /// Kills everybody who is left and reaps the leader.
     pub async fn end(&mut self) -> Exit {
         self.kill();
@@ -154,6 +142,16 @@ impl Group {
             tracing::warn!("an ended process can't be reaped");
         }
         exit
+    }
+
+    /// Waits for the leader, and leaves whomever it started to themselves.
+    #[cfg(unix)]
+    pub(super) async fn release(mut self) {
+        if time::timeout(KILL, self.leader_exit()).await.is_ok() {
+            self.over = true;
+            // Exited already, so this only reaps.
+            let _ = time::timeout(KILL, self.child.inner_mut().wait()).await;
+        }
     }
 
     /// Kills everybody at once.

@@ -73,7 +73,11 @@ impl Program {
     /// Fills everything in and finds the program on `path`, or on the definition's own `PATH`.
     fn ready(&self, path: &OsStr) -> Result<Ready, Unready> {
         let home = home();
-        let own = |name: &str| env::var(name).ok();
+        let own = |name: &str| match name {
+            // As the child will have it, so that "PATH": "/more:$PATH" adds to it.
+            "PATH" => path.to_str().map(str::to_owned),
+            name => env::var(name).ok(),
+        };
         let scope = Scope { variable: &own, home: home.as_deref() };
         let mut defined = BTreeMap::new();
         for (name, value) in &self.env {
@@ -123,7 +127,8 @@ impl Program {
         if written_as_one && !is_file(whole, scope, cwd) {
             let mut words = words(whole).into_iter();
             let command = scope.expand(&words.next().unwrap_or_default(), Field::Command)?;
-            let args = words.map(|word| scope.expand(&word, Field::Args)).collect::<Result<_, _>>()?;
+            let args =
+                words.map(|word| scope.expand(&word, Field::Args)).collect::<Result<_, _>>()?;
             return Ok((command, args));
         }
         let args = self.args.iter().map(|arg| scope.expand(arg, Field::Args));
@@ -176,7 +181,9 @@ enum Unready {
     NoCommand,
     #[error("the command or an argument holds a NUL character; remove it")]
     Nul,
-    #[error("{0:?} can't be set as an environment variable; names hold no '=' and nothing holds NUL")]
+    #[error(
+        "{0:?} can't be set as an environment variable; names hold no '=' and nothing holds NUL"
+    )]
     Variable(String),
     #[error("the working directory {} doesn't exist; create it or change cwd", .0.display())]
     Directory(PathBuf),

@@ -37,7 +37,11 @@ pub fn find(command: &str, path: &OsStr, cwd: &Path) -> Result<PathBuf, NotFound
         None => NotFound::OnPath {
             command: command.to_owned(),
             hint: hint(command),
-            path: if path.is_empty() { "an empty PATH".into() } else { path.to_string_lossy().into() },
+            path: if path.is_empty() {
+                "an empty PATH".into()
+            } else {
+                path.to_string_lossy().into()
+            },
         },
     })
 }

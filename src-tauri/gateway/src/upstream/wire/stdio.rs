@@ -1,121 +1,95 @@
-//! A program's standard input and output as a wire: one JSON message a line.
-//!
-//! The process, what it starts and the pipes end together: when the program exits, when it closes
-//! its output, when the link is closed, or when the wire is dropped.
+//! The wire to a program of this machine: one JSON message a line on its standard input and
+//! output.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::{FutureExt, future::BoxFuture};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _, BufReader},
-    process::{ChildStderr, ChildStdin, ChildStdout},
-    sync::{mpsc, oneshot},
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    process::{ChildStderr, ChildStdout},
+    sync::mpsc,
     task::JoinHandle,
-    time::timeout,
+    time,
 };
 use tokio_util::sync::CancellationToken;
 
-use self::lines::{Line, Lines};
-use super::{Bounds, EVENTS, Event, Events, Failure, FailureKind, Kind, Outgoing, Ran, Wire};
+use super::{Bounds, Event, Events, Failure, FailureKind, Outgoing, Ran, Wire};
 use crate::{
     definition::Era,
-    text::one_line,
     upstream::{
-        log::UpstreamLog,
+        log::{LINE_LENGTH, Mark, UpstreamLog},
         process::{Exit, Group, Program},
     },
 };
 
 mod lines;
+mod message;
+mod writer;
 
-/// How long a message may wait until the program has taken it.
-const WRITE: Duration = Duration::from_secs(30);
-/// How long what a dead program wrote last may take to arrive.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-/// The end of everything, signals included.
-const FAREWELL: Duration = Duration::from_secs(10);
-/// How many messages may wait to be written.
-const QUEUE: usize = 64;
-/// A line of stderr is cut here; the log cuts again.
-const STDERR_LINE: u64 = 64 * 1024;
-/// How much of a line that is no message goes to the log.
-const NOISE: usize = 2000;
+use lines::Lines;
 
-/// Starts the program.
+/// How much is read at once.
+const READ: usize = 64 * 1024;
+/// After the program is gone: how long its pipes may be silent before they count as read to the
+/// end, should somebody it started hold them open.
+const SILENCE: Duration = Duration::from_millis(100);
+/// How long an exit may follow a closed pipe and still be its cause.
+const EXIT_AFTER_EOF: Duration = Duration::from_millis(250);
+/// How long the link may take for the last events of a wire that is over.
+const LAST_EVENTS: Duration = Duration::from_secs(5);
+/// How long `close` waits in all; ending the program takes less.
+const CLOSE: Duration = Duration::from_secs(15);
+/// How many of the program's last words explain its end.
+const LAST_WORDS: usize = 3;
+/// How much of each of them is repeated, in bytes.
+const LAST_WORD: usize = 300;
+
+/// Starts `program`. Its standard error goes to `log`.
 pub async fn spawn(
     program: &Program,
     log: &Arc<UpstreamLog>,
     bounds: Bounds,
 ) -> Result<(Arc<dyn Wire>, Events), Failure> {
+    let words_from = log.mark();
     let mut group = program.start().await?;
     let (Some(stdin), Some(stdout), Some(stderr)) = group.stdio() else {
-        return Err(gone(Ran::CertainlyNot, "its standard streams could not be opened"));
+        return Err(Failure::new(FailureKind::Gone, Ran::CertainlyNot, "a pipe is missing"));
     };
-    let (events, told) = mpsc::channel(EVENTS);
-    let (lane, queue) = mpsc::channel(QUEUE);
-    let (urgent, urgent_queue) = mpsc::unbounded_channel();
-    let (stop, done) = (CancellationToken::new(), CancellationToken::new());
-    let closing = stop.child_token();
+    let (lanes, letters) = writer::lanes();
+    let (events, received) = mpsc::channel(super::EVENTS);
+    let closing = CancellationToken::new();
+    let (ended, over) = (CancellationToken::new(), CancellationToken::new());
+
+    let reader = Reader { bounds, events: events.clone(), log: log.clone(), ended: ended.clone() };
     let life = Life {
+        reader: tokio::spawn(reader.read(stdout)),
+        writer: tokio::spawn(writer::write(stdin, letters, closing.clone())),
+        stderr: tokio::spawn(read_stderr(stderr, log.clone())),
         group,
-        reader: tokio::spawn(read(stdout, events.clone(), bounds)),
-        stderr: tokio::spawn(keep_stderr(stderr, Arc::clone(log))),
-        writer: tokio::spawn(write(stdin, queue, urgent_queue, closing.clone())),
-        log: Arc::clone(log),
+        log: log.clone(),
+        words_from,
         events,
-        stop: stop.clone(),
-        closing,
-        done: done.clone(),
+        closing: closing.clone(),
+        ended,
+        over: over.clone(),
     };
-    // Ends with the program, which `close` and the wire's drop see to.
-    tokio::spawn(life.run());
-    Ok((Arc::new(StdioWire { lane, urgent, stop, done }), told))
+    tokio::spawn(life.live());
+    Ok((Arc::new(Stdio { lanes, closing, over }), received))
 }
 
-struct StdioWire {
-    lane: mpsc::Sender<Write>,
-    /// Cancellations don't queue behind what they cancel.
-    urgent: mpsc::UnboundedSender<Write>,
-    stop: CancellationToken,
-    done: CancellationToken,
+/// The caller's half. Dropped, it ends the program as `close` does.
+#[derive(Debug)]
+struct Stdio {
+    lanes: writer::Lanes,
+    /// Asks for the end.
+    closing: CancellationToken,
+    /// The program and all that it started are gone.
+    over: CancellationToken,
 }
 
-/// One line to be written.
-struct Write {
-    bytes: Bytes,
-    /// Set before the first byte goes out.
-    begun: Arc<AtomicBool>,
-    tell: oneshot::Sender<Result<(), Failure>>,
-}
-
-impl Wire for StdioWire {
+impl Wire for Stdio {
     fn send(&self, message: Outgoing) -> BoxFuture<'_, Result<(), Failure>> {
-        async move {
-            let begun = Arc::new(AtomicBool::new(false));
-            let (tell, told) = oneshot::channel();
-            let is_urgent = matches!(&message.kind, Kind::Notification { method } if method == "notifications/cancelled");
-            let write = Write { bytes: message.bytes, begun: Arc::clone(&begun), tell };
-            let written = async {
-                let queued = if is_urgent { self.urgent.send(write).is_ok() } else { self.lane.send(write).await.is_ok() };
-                if !queued {
-                    return Err(gone(Ran::CertainlyNot, "its input is closed"));
-                }
-                told.await.unwrap_or_else(|_| Err(gone(ran(&begun), "its input was closed")))
-            };
-            // Dropping `told` is what tells the writer not to begin any more.
-            match timeout(WRITE, written).await {
-                Ok(outcome) => outcome,
-                Err(_) => Err(gone(ran(&begun), format!("it took nothing from its input for {} s", WRITE.as_secs()))),
-            }
-        }
-        .boxed()
+        self.lanes.send(message, writer::DEADLINE).boxed()
     }
 
     fn forget(&self, _tag: u64) {}
@@ -123,213 +97,209 @@ impl Wire for StdioWire {
     fn negotiated(&self, _version: &str, _era: Era) {}
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        self.stop.cancel();
-        async { drop(timeout(FAREWELL, self.done.cancelled()).await) }.boxed()
+        self.closing.cancel();
+        async {
+            if time::timeout(CLOSE, self.over.cancelled()).await.is_err() {
+                tracing::warn!("a program could not be ended in time");
+            }
+        }
+        .boxed()
     }
 }
 
-impl Drop for StdioWire {
+impl Drop for Stdio {
     fn drop(&mut self) {
-        self.stop.cancel();
+        self.closing.cancel();
     }
 }
 
-/// If it hasn't begun when its sender stops waiting, the writer finds the sender gone.
-fn ran(begun: &AtomicBool) -> Ran {
-    if begun.load(Ordering::SeqCst) { Ran::Perhaps } else { Ran::CertainlyNot }
-}
-
-/// The program from its start to its end.
+/// From the program's start to its end. Owns everything that runs for the wire.
 struct Life {
     group: Group,
     reader: JoinHandle<()>,
-    stderr: JoinHandle<()>,
     writer: JoinHandle<()>,
+    stderr: JoinHandle<()>,
     log: Arc<UpstreamLog>,
+    /// Where this process's words begin in the log.
+    words_from: Mark,
     events: mpsc::Sender<Event>,
-    stop: CancellationToken,
     closing: CancellationToken,
-    done: CancellationToken,
+    /// Tells the reader that only what is already in the pipe may still come.
+    ended: CancellationToken,
+    over: CancellationToken,
 }
 
-#[derive(PartialEq, Eq)]
-enum End {
-    Exited,
-    ClosedOutput,
+/// What was noticed first.
+enum Sign {
     Asked,
+    Exited(Exit),
+    PipeClosed(&'static str),
 }
 
 impl Life {
-    async fn run(mut self) {
-        let mut end = tokio::select! {
-            _ = self.group.leader_exit() => End::Exited,
-            _ = &mut self.reader => End::ClosedOutput,
-            () = self.stop.cancelled() => End::Asked,
-        };
-        // The output of a program that exits is closed a moment before its exit can be seen.
-        if end == End::ClosedOutput && timeout(LAST_WORDS, self.group.leader_exit()).await.is_ok() {
-            end = End::Exited;
-        }
-        // Drops its standard input, which is how a stdio server is asked to leave.
-        self.closing.cancel();
-        let _ = timeout(LAST_WORDS, &mut self.writer).await;
-        let exit = match end {
-            // Whoever it left behind goes with it.
-            End::Exited => {
-                let exit = self.group.leader_exit().await;
-                self.group.end().await;
-                exit
-            }
-            End::ClosedOutput | End::Asked => self.group.stop().await,
-        };
-        let _ = timeout(LAST_WORDS, &mut self.stderr).await;
-        if !self.reader.is_finished() {
-            let _ = timeout(LAST_WORDS, &mut self.reader).await;
-        }
-        for task in [&self.reader, &self.stderr, &self.writer] {
-            task.abort();
-        }
-        let failure = gone(Ran::Perhaps, self.epitaph(&end, exit));
-        self.done.cancel();
-        // The link may be gone; then nobody wants to know.
-        let _ = self.events.send(Event::Closed(failure)).await;
-    }
-
-    fn epitaph(&self, end: &End, exit: Exit) -> String {
-        let what = match end {
-            End::Asked => return "the connection was closed".to_owned(),
-            End::Exited => format!("it {exit}"),
-            End::ClosedOutput => format!("it closed its output and {exit}"),
-        };
-        let words = self.log.last_stderr(3);
-        if words.is_empty() {
-            return format!("{what} without a word on stderr");
-        }
-        let words: Vec<String> = words.iter().map(|line| one_line(line, 200)).collect();
-        format!("{what}; its last words: {}", words.join(" / "))
-    }
-}
-
-async fn write(
-    mut stdin: ChildStdin,
-    mut queue: mpsc::Receiver<Write>,
-    mut urgent: mpsc::UnboundedReceiver<Write>,
-    closing: CancellationToken,
-) {
-    loop {
-        let next = tokio::select! {
+    async fn live(mut self) {
+        let sign = tokio::select! {
             biased;
-            () = closing.cancelled() => return,
-            Some(write) = urgent.recv() => write,
-            Some(write) = queue.recv() => write,
-            else => return,
+            () = self.closing.cancelled() => Sign::Asked,
+            exit = self.group.leader_exit() => Sign::Exited(exit),
+            _ = &mut self.reader => Sign::PipeClosed("output"),
+            _ = &mut self.writer => Sign::PipeClosed("input"),
         };
-        let Write { bytes, begun, tell } = next;
-        begun.store(true, Ordering::SeqCst);
-        if tell.is_closed() {
-            continue;
-        }
-        let outcome = tokio::select! {
-            outcome = write_line(&mut stdin, &bytes) => outcome,
-            () = closing.cancelled() => return,
-        };
-        let failed = outcome.is_err();
-        // Whoever stopped waiting has given its own account.
-        let _ = tell.send(outcome);
-        if failed {
-            return;
+        // From here on nothing more is written, and the program's input is closed.
+        self.closing.cancel();
+        let Self { mut group, reader, stderr, log, words_from, events, ended, over, .. } = self;
+        let farewell = Farewell { reader, stderr, log, words_from, events, ended };
+        match sign {
+            Sign::Asked => {
+                let exit = group.stop().await;
+                over.cancel();
+                farewell.tell(format!("was stopped and {exit}")).await;
+            }
+            Sign::Exited(exit) => {
+                let end = async {
+                    group.end().await;
+                    over.cancel();
+                };
+                tokio::join!(end, farewell.tell(format!("the server {exit}")));
+            }
+            Sign::PipeClosed(pipe) => {
+                let exit = time::timeout(EXIT_AFTER_EOF, group.leader_exit()).await;
+                let what = match exit {
+                    Ok(exit) => format!("the server {exit}"),
+                    Err(_) => format!("the server closed its standard {pipe} without exiting"),
+                };
+                let end = async {
+                    group.stop().await;
+                    over.cancel();
+                };
+                tokio::join!(end, farewell.tell(what));
+            }
         }
     }
 }
 
-async fn write_line(stdin: &mut ChildStdin, bytes: &[u8]) -> Result<(), Failure> {
-    let mut line = Vec::with_capacity(bytes.len() + 1);
-    line.extend_from_slice(bytes);
-    line.push(b'\n');
-    let mut written = 0;
-    while written < line.len() {
-        match stdin.write(&line[written..]).await {
-            Ok(0) => return Err(not_taken(written, "its input is closed")),
-            Ok(more) => written += more,
-            Err(error) => return Err(not_taken(written, &format!("its input is closed ({error})"))),
+/// What is left to say when a program is gone.
+struct Farewell {
+    reader: JoinHandle<()>,
+    stderr: JoinHandle<()>,
+    log: Arc<UpstreamLog>,
+    words_from: Mark,
+    events: mpsc::Sender<Event>,
+    ended: CancellationToken,
+}
+
+impl Farewell {
+    /// Hands on what the program wrote before its end, then the end itself.
+    async fn tell(self, what: String) {
+        let Self { mut reader, mut stderr, log, words_from, events, ended } = self;
+        ended.cancel();
+        if !reader.is_finished() && time::timeout(LAST_EVENTS, &mut reader).await.is_err() {
+            reader.abort();
+        }
+        if time::timeout(SILENCE, &mut stderr).await.is_err() {
+            stderr.abort();
+        }
+        log.push("traygate", &what);
+        let words = log.last_stderr_since(words_from, LAST_WORDS);
+        let reason = if words.is_empty() { what } else { format!("{what}; {}", quoted(words)) };
+        let closed = Event::Closed(Failure::new(FailureKind::Gone, Ran::Perhaps, reason));
+        // A link that is gone needs to hear nothing.
+        let _ = events.send_timeout(closed, LAST_EVENTS).await;
+    }
+}
+
+/// The last words of a program, short enough for a message.
+fn quoted(mut words: Vec<String>) -> String {
+    for line in &mut words {
+        if line.len() > LAST_WORD {
+            line.truncate(line.floor_char_boundary(LAST_WORD));
+            line.push('…');
         }
     }
-    stdin.flush().await.map_err(|error| not_taken(written, &error.to_string()))
+    format!("it last said: {}", words.join(" | "))
 }
 
-/// A program that got no byte of a message can't have acted on it.
-fn not_taken(written: usize, why: &str) -> Failure {
-    gone(if written == 0 { Ran::CertainlyNot } else { Ran::Perhaps }, why)
+/// Turns a program's standard output into events.
+struct Reader {
+    bounds: Bounds,
+    events: mpsc::Sender<Event>,
+    log: Arc<UpstreamLog>,
+    ended: CancellationToken,
 }
 
-async fn read(stdout: ChildStdout, events: mpsc::Sender<Event>, bounds: Bounds) {
-    let mut lines = Lines::new(stdout, bounds.message);
-    while let Some(line) = lines.next().await {
-        for event in events_of(line, bounds.message) {
-            if events.send(event).await.is_err() {
+impl Reader {
+    async fn read(self, mut stdout: ChildStdout) {
+        let mut lines = Lines::new(self.bounds.message);
+        let mut buffer = vec![0; READ];
+        let mut advised = false;
+        loop {
+            let length = self.next(&mut stdout, &mut buffer).await;
+            let mut read = &buffer[..length];
+            loop {
+                let line = if length == 0 { lines.last() } else { lines.next(&mut read) };
+                let Some(line) = line else { break };
+                let mut found = Vec::with_capacity(1);
+                message::read_line(line, self.bounds, |event| found.push(event));
+                for event in found {
+                    self.advise(&event, &mut advised);
+                    // With the link gone the program is still read: it must not block on its way
+                    // out.
+                    let _ = self.events.send(event).await;
+                }
+            }
+            if length == 0 {
                 return;
             }
         }
     }
-}
 
-fn events_of(line: Line, bound: usize) -> Vec<Event> {
-    match line {
-        Line::Whole(bytes) => match bytes.trim_ascii_start().first() {
-            Some(b'{') => vec![Event::Message { bytes, origin: None }],
-            Some(b'[') => batch(&bytes).unwrap_or_else(|| vec![noise(&bytes)]),
-            _ => vec![noise(&bytes)],
-        },
-        Line::TooLong { length, id } => {
-            let why = format!("it sent a message of {length} bytes, over the limit of {bound}; the limit is the setting message_limit");
-            let mut events = vec![Event::Noise(format!("a line was left out: {why}"))];
-            if let Some(tag) = id {
-                let failure = Failure::new(FailureKind::Bound, Ran::Perhaps, why);
-                events.push(Event::Failed { tag, failure });
-            }
-            events
+    /// How much was read; 0 at the end.
+    async fn next(&self, stdout: &mut ChildStdout, buffer: &mut [u8]) -> usize {
+        tokio::select! {
+            biased;
+            read = stdout.read(buffer) => return read.unwrap_or(0),
+            () = self.ended.cancelled() => {}
+        }
+        time::timeout(SILENCE, stdout.read(buffer)).await.map_or(0, |read| read.unwrap_or(0))
+    }
+
+    /// Says once what a program with another framing does wrong.
+    fn advise(&self, event: &Event, advised: &mut bool) {
+        if let Event::Noise(text) = event
+            && !*advised
+            && let Some(advice) = message::foreign_framing(text)
+        {
+            self.log.push("traygate", advice);
+            *advised = true;
         }
     }
 }
 
-/// Batches are not part of the protocol any more; some servers send them all the same.
-fn batch(bytes: &Bytes) -> Option<Vec<Event>> {
-    let messages: Vec<&serde_json::value::RawValue> = serde_json::from_slice(bytes).ok()?;
-    let event = |message: &serde_json::value::RawValue| Event::Message {
-        bytes: bytes.slice_ref(message.get().as_bytes()),
-        origin: None,
-    };
-    Some(messages.into_iter().map(event).collect())
-}
-
-fn noise(bytes: &[u8]) -> Event {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(NOISE)]).into_owned();
-    if text.to_ascii_lowercase().starts_with("content-length:") {
-        return Event::Noise(format!("{text} (this is the framing of LSP; MCP needs one JSON message a line)"));
-    }
-    Event::Noise(text)
-}
-
-/// Reads all of it, so that a flood never blocks the program.
-async fn keep_stderr(stderr: ChildStderr, log: Arc<UpstreamLog>) {
-    let mut stderr = BufReader::new(stderr);
+/// Reads a program's standard error to its end, whatever and however much it is.
+async fn read_stderr(stderr: ChildStderr, log: Arc<UpstreamLog>) {
+    let mut stderr = BufReader::with_capacity(READ, stderr);
     let mut line = Vec::new();
-    while matches!(read_some(&mut stderr, &mut line).await, Ok(read) if read > 0) {
-        let text = String::from_utf8_lossy(&line);
-        log.push("stderr", text.trim_end_matches(['\r', '\n']));
-        line.clear();
+    loop {
+        let read = match stderr.fill_buf().await {
+            Ok(read) if !read.is_empty() => read,
+            _ => break,
+        };
+        log.note_activity();
+        let length = read.len();
+        for part in read.split_inclusive(|byte| *byte == b'\n') {
+            // A little more than is shown, so that the log marks the cut.
+            let room = (LINE_LENGTH + 8).saturating_sub(line.len());
+            line.extend_from_slice(&part[..part.len().min(room)]);
+            if part.ends_with(b"\n") {
+                log.push("stderr", &String::from_utf8_lossy(&line));
+                line.clear();
+            }
+        }
+        stderr.consume(length);
     }
-}
-
-async fn read_some(
-    stderr: &mut BufReader<impl AsyncRead + Unpin>,
-    line: &mut Vec<u8>,
-) -> std::io::Result<usize> {
-    tokio::io::AsyncReadExt::take(stderr, STDERR_LINE).read_until(b'\n', line).await
-}
-
-fn gone(ran: Ran, reason: impl Into<String>) -> Failure {
-    Failure::new(FailureKind::Gone, ran, reason)
+    if !line.is_empty() {
+        log.push("stderr", &String::from_utf8_lossy(&line));
+    }
 }
 
 #[cfg(all(test, unix))]

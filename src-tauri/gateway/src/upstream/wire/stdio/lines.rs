@@ -1,158 +1,184 @@
-//! Lines of a program's output: only LF ends one, whatever else is in it, and none grows beyond
-//! the bound in memory.
+//! Bytes into lines: only a line feed ends one, and no line takes more memory than its bound.
 
-use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use bytes::Bytes;
 
-/// How much is read at once.
-const CHUNK: usize = 64 * 1024;
-/// How much of either end of an oversized line is looked at for its id.
-const ENDS: usize = 512;
+/// How much of a line that is too long is kept from either end, to find out what it answered.
+const ENDS: usize = 1024;
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// One line, without its end.
+/// What stood between two line feeds.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
+    /// Without its end; never blank.
     Whole(Bytes),
-    /// Longer than the bound: read past, and never kept.
-    TooLong {
-        length: usize,
-        /// The id of the message, if it can be told from the line's ends.
-        id: Option<u64>,
-    },
+    /// Longer than the bound.
+    TooLong { length: usize, head: Vec<u8>, tail: Vec<u8> },
 }
 
-pub struct Lines<R> {
-    output: R,
-    buffer: BytesMut,
-    /// What of the buffer has been searched for an end already.
-    searched: usize,
+/// Gathers lines from reads of any size.
+#[derive(Debug)]
+pub struct Lines {
     bound: usize,
-    first: bool,
-    ended: bool,
+    begun: Vec<u8>,
+    skipping: Option<Skipping>,
+    at_start: bool,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
-    pub fn new(output: R, bound: usize) -> Self {
-        Self { output, buffer: BytesMut::new(), searched: 0, bound, first: true, ended: false }
-    }
-
-    /// The next line that isn't blank. An unterminated last line counts. `None`: the output is
-    /// closed.
-    pub async fn next(&mut self) -> Option<Line> {
-        loop {
-            if let Some(end) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
-                let mut line = self.buffer.split_to(self.searched + end + 1);
-                self.searched = 0;
-                line.truncate(line.len() - 1);
-                if let Some(line) = self.trimmed(line) {
-                    return Some(line);
-                }
-                continue;
-            }
-            self.searched = self.buffer.len();
-            if self.buffer.len() > self.bound {
-                return Some(self.skip().await);
-            }
-            if self.ended || !self.fill().await {
-                self.ended = true;
-                let rest = std::mem::take(&mut self.buffer);
-                self.searched = 0;
-                return self.trimmed(rest);
-            }
-        }
-    }
-
-    async fn fill(&mut self) -> bool {
-        // A buffer that held a huge line once is given back.
-        if self.buffer.is_empty() && self.buffer.capacity() > 16 * CHUNK {
-            self.buffer = BytesMut::new();
-        }
-        self.buffer.reserve(CHUNK);
-        matches!(self.output.read_buf(&mut self.buffer).await, Ok(read) if read > 0)
-    }
-
-    fn trimmed(&mut self, mut line: BytesMut) -> Option<Line> {
-        if std::mem::take(&mut self.first) && line.starts_with(b"\xef\xbb\xbf") {
-            let _ = line.split_to(3);
-        }
-        if line.ends_with(b"\r") {
-            line.truncate(line.len() - 1);
-        }
-        let blank = line.iter().all(u8::is_ascii_whitespace);
-        (!blank).then(|| Line::Whole(line.freeze()))
-    }
-
-    /// Reads to the line's end and keeps only its two ends.
-    async fn skip(&mut self) -> Line {
-        let head = self.buffer[..self.buffer.len().min(ENDS)].to_vec();
-        let mut tail: Vec<u8> = Vec::new();
-        let mut length = 0;
-        loop {
-            let end = self.buffer.iter().position(|byte| *byte == b'\n');
-            let piece = self.buffer.split_to(end.unwrap_or(self.buffer.len()));
-            length += piece.len();
-            tail.extend_from_slice(&piece[piece.len().saturating_sub(ENDS)..]);
-            tail.drain(..tail.len().saturating_sub(ENDS));
-            if end.is_some() {
-                let _ = self.buffer.split_to(1);
-                break;
-            }
-            if !self.fill().await {
-                self.ended = true;
-                break;
-            }
-        }
-        self.searched = 0;
-        self.first = false;
-        Line::TooLong { length, id: id_in(&head).or_else(|| id_in(&tail)) }
-    }
+#[derive(Debug)]
+struct Skipping {
+    length: usize,
+    head: Vec<u8>,
+    tail: Vec<u8>,
 }
 
-/// The number behind `"id":`. Of a line's beginning or end it is the message's own: what lies
-/// deeper lies in between.
-fn id_in(end: &[u8]) -> Option<u64> {
-    let text = String::from_utf8_lossy(end);
-    let rest = text.split_once("\"id\"")?.1.trim_start().strip_prefix(':')?.trim_start();
-    let digits: String =
-        rest.trim_start_matches('"').chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok()
+impl Lines {
+    pub fn new(bound: usize) -> Self {
+        Self { bound, begun: Vec::new(), skipping: None, at_start: true }
+    }
+
+    /// Takes the next line out of `read`, which is left with what follows. `None`: `read` is used
+    /// up, and the line goes on in the next one.
+    pub fn next(&mut self, read: &mut &[u8]) -> Option<Line> {
+        while let Some(end) = read.iter().position(|byte| *byte == b'\n') {
+            let (part, rest) = read.split_at(end);
+            *read = &rest[1..];
+            if let Some(line) = self.end(part) {
+                return Some(line);
+            }
+        }
+        self.add(read);
+        *read = &[];
+        None
+    }
+
+    /// What stands behind the last line feed when there is no more to read.
+    pub fn last(&mut self) -> Option<Line> {
+        self.end(&[])
+    }
+
+    fn end(&mut self, part: &[u8]) -> Option<Line> {
+        if self.begun.is_empty() && self.skipping.is_none() && part.len() <= self.bound {
+            // Copied, so that a short message doesn't keep a whole read in memory.
+            let line = self.trim(part);
+            return (!line.is_empty()).then(|| Line::Whole(Bytes::copy_from_slice(line)));
+        }
+        self.add(part);
+        if let Some(Skipping { length, head, tail }) = self.skipping.take() {
+            return Some(Line::TooLong { length, head, tail });
+        }
+        // Handed over: what the longest message needed isn't kept for the next.
+        let line = Bytes::from(std::mem::take(&mut self.begun));
+        let trimmed = self.trim(&line);
+        (!trimmed.is_empty()).then(|| Line::Whole(line.slice_ref(trimmed)))
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        if self.skipping.is_none() {
+            if self.begun.len() + part.len() <= self.bound {
+                self.begun.extend_from_slice(part);
+                return;
+            }
+            let begun = std::mem::take(&mut self.begun);
+            self.skipping = Some(Skipping { length: 0, head: Vec::new(), tail: Vec::new() });
+            self.skip(&begun);
+        }
+        self.skip(part);
+    }
+
+    fn skip(&mut self, part: &[u8]) {
+        let Some(skipping) = &mut self.skipping else { return };
+        let missing = ENDS - skipping.head.len();
+        skipping.head.extend_from_slice(&part[..missing.min(part.len())]);
+        skipping.length += part.len();
+        skipping.tail.extend_from_slice(&part[part.len().saturating_sub(ENDS)..]);
+        let excess = skipping.tail.len().saturating_sub(ENDS);
+        skipping.tail.drain(..excess);
+    }
+
+    /// The message itself: without a byte order mark at the start and the carriage return of
+    /// Windows; empty if it is blank.
+    fn trim<'a>(&mut self, line: &'a [u8]) -> &'a [u8] {
+        let mut line = line.strip_suffix(b"\r").unwrap_or(line);
+        if self.at_start {
+            line = line.strip_prefix(BOM).unwrap_or(line);
+            self.at_start = false;
+        }
+        if line.trim_ascii().is_empty() { &[] } else { line }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    async fn lines(output: &[u8], bound: usize) -> Vec<Line> {
-        let mut lines = Lines::new(output, bound);
-        let mut all = Vec::new();
-        while let Some(line) = lines.next().await {
-            all.push(line);
+    /// The whole lines of `text`, read in pieces of this size.
+    fn lines(text: &[u8], piece: usize) -> Vec<String> {
+        let mut lines = Lines::new(1_000);
+        let mut found = Vec::new();
+        for mut read in text.chunks(piece) {
+            while let Some(line) = lines.next(&mut read) {
+                found.push(line);
+            }
         }
-        all
+        found.extend(lines.last());
+        let text = |line| match line {
+            Line::Whole(bytes) => String::from_utf8(bytes.to_vec()).expect("utf-8"),
+            Line::TooLong { length, .. } => format!("too long: {length}"),
+        };
+        found.into_iter().map(text).collect()
     }
 
-    fn whole(text: &str) -> Line {
-        Line::Whole(Bytes::copy_from_slice(text.as_bytes()))
+    #[test]
+    fn only_a_line_feed_ends_a_line() {
+        let text = "a\u{2028}b\u{2029}c\u{85}d\re\r\n\n \t\r\nsecond\nlast";
+        for piece in [1, 2, 3, 7, 1_000] {
+            let found = lines(text.as_bytes(), piece);
+            assert_eq!(found, ["a\u{2028}b\u{2029}c\u{85}d\re", "second", "last"], "{piece}");
+        }
     }
 
-    #[tokio::test]
-    async fn only_a_line_feed_ends_a_line() {
-        let output = "\u{feff}{\"a\":\"\u{2028}\u{85}\"}\r\n\n  \n{\"b\":\"x\ry\"}\n{\"c\":1}".as_bytes();
-        assert_eq!(
-            lines(output, 1000).await,
-            [whole("{\"a\":\"\u{2028}\u{85}\"}"), whole("{\"b\":\"x\ry\"}"), whole("{\"c\":1}")]
+    #[test]
+    fn a_byte_order_mark_is_skipped_at_the_start_only() {
+        let text = "\u{feff}one\n\u{feff}two\n";
+        for piece in [1, 2, 1_000] {
+            assert_eq!(lines(text.as_bytes(), piece), ["one", "\u{feff}two"], "{piece}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_exactly_the_bound_passes_and_one_more_does_not() {
+        let text = format!("{}\n{}\nnext\n", "x".repeat(1_000), "y".repeat(1_001));
+        for piece in [1, 64, 999, 1_000, 1_001, 5_000] {
+            let found = lines(text.as_bytes(), piece);
+            assert_eq!(found, [&"x".repeat(1_000), "too long: 1001", "next"], "{piece}");
+        }
+    }
+
+    #[test]
+    fn an_endless_line_takes_no_memory() {
+        let mut lines = Lines::new(10_000);
+        for _ in 0..1_000 {
+            assert_eq!(lines.next(&mut &[b'x'; 4_096][..]), None);
+        }
+        let skipping = lines.skipping.as_ref().expect("far over the bound");
+        assert!(
+            lines.begun.capacity() + skipping.head.capacity() + skipping.tail.capacity() < 20_000
         );
+        let end = lines.next(&mut &b"yz\n"[..]);
+        let Some(Line::TooLong { length, head, tail }) = end else { panic!("{end:?}") };
+        assert_eq!((length, head.len(), tail.len()), (4_096_002, ENDS, ENDS));
+        assert!(tail.ends_with(b"xyz") && head.ends_with(b"x"));
+        assert_eq!(lines.begun.capacity(), 0, "nothing is kept for the next line");
     }
 
-    #[tokio::test]
-    async fn an_oversized_line_is_passed_over_and_the_next_one_read() {
-        let long = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"{}\"}}", "x".repeat(300_000));
-        let output = format!("{long}\n{{\"next\":true}}\n");
-        assert_eq!(
-            lines(output.as_bytes(), 1000).await,
-            [Line::TooLong { length: long.len(), id: Some(7) }, whole("{\"next\":true}")]
-        );
-        let late_id = format!("{{\"result\":\"{}\",\"id\":\"8\"}}\n", "x".repeat(300_000));
-        assert!(matches!(lines(late_id.as_bytes(), 1000).await[..], [Line::TooLong { id: Some(8), .. }]));
+    proptest! {
+        #[test]
+        fn lines_do_not_depend_on_how_they_were_read(
+            text in "[ab\u{e9}\u{2028}\r\n]{0,80}", piece in 1usize..40,
+        ) {
+            prop_assert_eq!(lines(text.as_bytes(), piece), lines(text.as_bytes(), 10_000));
+        }
     }
 }
