@@ -31,10 +31,10 @@ struct Keeper {
 
 impl Gateway {
     /// Keeps a started host, and one snapshot of it that is never older than its last change.
-    pub async fn keep(host: Host) -> Self {
+    pub fn keep(host: Host) -> Self {
         // Before the first snapshot, so that no change falls between the two.
         let changes = host.changes();
-        let (publish, newest) = watch::channel(Arc::new(host.snapshot().await));
+        let (publish, newest) = watch::channel(Arc::new(host.snapshot()));
         let (ask_to_end, asked_to_end) = oneshot::channel();
         let task = tokio::spawn(keep(host, changes, publish, asked_to_end));
         Self { view: Ok(newest), keeper: Some(Keeper { ask_to_end, task }) }
@@ -75,7 +75,7 @@ async fn keep(
     loop {
         tokio::select! {
             Ok(()) = changes.changed() => {
-                publish.send_replace(Arc::new(host.snapshot().await));
+                publish.send_replace(Arc::new(host.snapshot()));
             }
             () = host.ended() => break,
             _ = &mut asked_to_end => break,

@@ -57,7 +57,7 @@ impl Traygate {
     }
 
     pub fn paths(&self) -> Paths {
-        Paths::below(self.home.path().to_owned())
+        Paths::below(self.home.path())
     }
 
     /// The command line's program in this home, ready for its arguments.
@@ -105,7 +105,7 @@ impl Traygate {
                 self.host = None;
                 bail!("traygate serve ended with {status}: {said}");
             }
-            let run_file = Paths::below(self.home.path().to_owned()).run_file();
+            let run_file = Paths::below(self.home.path()).run_file();
             let run: Option<RunFile> = std::fs::read(run_file)
                 .ok()
                 .and_then(|text| serde_json::from_slice(&text).ok())

@@ -41,8 +41,7 @@ async fn host(paths: Paths, port: Option<u16>, output: Output) -> Result<()> {
 
 /// Says where the endpoint is and what to type next; the first time also a token.
 async fn greet(host: &Host, data: &str, output: Output) -> Result<()> {
-    let token =
-        if host.apps().await.is_empty() { Some(host.new_app(FIRST_APP).await?) } else { None };
+    let token = if host.apps().is_empty() { Some(host.new_app(FIRST_APP).await?) } else { None };
     if output.json {
         let line = json!({
             "endpoint": host.endpoint(),

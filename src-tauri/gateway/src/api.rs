@@ -60,15 +60,21 @@ pub enum State {
     Connecting,
     Ready,
     /// The link is up; the last read of a catalogue failed.
-    Degraded { error: String },
+    Degraded {
+        error: String,
+    },
     Unavailable {
         reason: String,
         /// When Traygate tries next by itself.
         next_try: Option<i64>,
     },
-    NeedsSignIn { reason: String },
+    NeedsSignIn {
+        reason: String,
+    },
     /// The command is missing or not executable.
-    Misconfigured { reason: String },
+    Misconfigured {
+        reason: String,
+    },
 }
 
 impl State {
@@ -115,10 +121,17 @@ pub struct CatalogueView {
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Freshness {
     /// `None`: until the upstream says that it changed.
-    Fresh { until: Option<i64> },
-    Stale { since: i64, because: String },
+    Fresh {
+        until: Option<i64>,
+    },
+    Stale {
+        since: i64,
+        because: String,
+    },
     /// Never read well so far.
-    Unavailable { because: String },
+    Unavailable {
+        because: String,
+    },
     /// The server has none of these.
     Empty,
     /// The upstream is disabled.
@@ -166,6 +179,8 @@ pub struct Capabilities {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
+// Four answers to four questions, all of which can be yes.
+#[allow(clippy::struct_excessive_bools)]
 pub struct CapabilityView {
     #[serde(rename = "type")]
     pub kind: CapabilityType,

@@ -19,9 +19,9 @@ use tokio_stream::wrappers::BroadcastStream;
 
 use crate::{
     api::{
-        Add, AppView, Call, Capabilities, CapabilityView, Change, Export, Imported, LogLine, NewApp,
-        NewToken, PauseRequest, Problem, SettingValue, SettingView, Snapshot, TestReport, Toggle,
-        UpstreamView,
+        Add, AppView, Call, Capabilities, CapabilityView, Change, Export, Imported, LogLine,
+        NewApp, NewToken, PauseRequest, Problem, SettingValue, SettingView, Snapshot, TestReport,
+        Toggle, UpstreamView,
     },
     capability::CapabilityType,
     definition::Definition,
@@ -81,17 +81,26 @@ async fn upstreams(State(control): State<Control>) -> Json<Vec<UpstreamView>> {
     Json(gateway.upstreams().iter().map(|upstream| gateway.view(upstream)).collect())
 }
 
-async fn add(State(control): State<Control>, JsonBody(add): JsonBody<Add>) -> Result<Response, Refused> {
+async fn add(
+    State(control): State<Control>,
+    JsonBody(add): JsonBody<Add>,
+) -> Result<Response, Refused> {
     let added = control.gateway.add(add).await?;
     Ok((StatusCode::CREATED, Json(added)).into_response())
 }
 
-async fn upstream(State(control): State<Control>, Path(name): Path<String>) -> Answer<UpstreamView> {
+async fn upstream(
+    State(control): State<Control>,
+    Path(name): Path<String>,
+) -> Answer<UpstreamView> {
     let upstream = control.gateway.named(&name)?;
     Ok(Json(control.gateway.view(&upstream)))
 }
 
-async fn definition(State(control): State<Control>, Path(name): Path<String>) -> Answer<Definition> {
+async fn definition(
+    State(control): State<Control>,
+    Path(name): Path<String>,
+) -> Answer<Definition> {
     Ok(Json(without_secrets(&control.gateway.named(&name)?.definition())))
 }
 
@@ -104,7 +113,10 @@ async fn change(
     Ok(Json(control.gateway.view(&upstream)))
 }
 
-async fn remove(State(control): State<Control>, Path(name): Path<String>) -> Result<StatusCode, Refused> {
+async fn remove(
+    State(control): State<Control>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Refused> {
     control.gateway.remove(&name).await.map(|()| StatusCode::NO_CONTENT)
 }
 
@@ -202,7 +214,10 @@ fn as_line(line: &LogLine) -> Bytes {
     bytes.into()
 }
 
-async fn call(State(control): State<Control>, JsonBody(call): JsonBody<Call>) -> Result<Response, Refused> {
+async fn call(
+    State(control): State<Control>,
+    JsonBody(call): JsonBody<Call>,
+) -> Result<Response, Refused> {
     let result = control.gateway.call(call).await?;
     Ok(([("content-type", "application/json")], result.get().to_owned()).into_response())
 }
@@ -211,13 +226,19 @@ async fn apps(State(control): State<Control>) -> Json<Vec<AppView>> {
     Json(control.gateway.apps().views())
 }
 
-async fn new_app(State(control): State<Control>, JsonBody(app): JsonBody<NewApp>) -> Result<Response, Refused> {
+async fn new_app(
+    State(control): State<Control>,
+    JsonBody(app): JsonBody<NewApp>,
+) -> Result<Response, Refused> {
     let token = control.gateway.new_app(&app.name).await?;
     let endpoint = control.place.endpoint.clone();
     Ok((StatusCode::CREATED, Json(NewToken { name: app.name, token, endpoint })).into_response())
 }
 
-async fn revoke_app(State(control): State<Control>, Path(name): Path<String>) -> Result<StatusCode, Refused> {
+async fn revoke_app(
+    State(control): State<Control>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Refused> {
     control.gateway.revoke_app(&name).await.map(|()| StatusCode::NO_CONTENT)
 }
 
@@ -241,7 +262,10 @@ async fn reset(State(control): State<Control>, Path(key): Path<String>) -> Answe
     control.gateway.set(&key, None).await.map(Json)
 }
 
-async fn pause(State(control): State<Control>, JsonBody(request): JsonBody<PauseRequest>) -> Answer<Snapshot> {
+async fn pause(
+    State(control): State<Control>,
+    JsonBody(request): JsonBody<PauseRequest>,
+) -> Answer<Snapshot> {
     control.gateway.set_pause(Some(request)).await?;
     Ok(status(State(control)).await)
 }
@@ -255,7 +279,10 @@ async fn export(State(control): State<Control>) -> Json<Export> {
     Json(control.gateway.export())
 }
 
-async fn import(State(control): State<Control>, JsonBody(import): JsonBody<Export>) -> Answer<Imported> {
+async fn import(
+    State(control): State<Control>,
+    JsonBody(import): JsonBody<Export>,
+) -> Answer<Imported> {
     control.gateway.import(import).await.map(Json)
 }
 

@@ -70,12 +70,16 @@ pub enum HostError {
 fn already_running(pid: Option<u32>, port: Option<u16>) -> String {
     let who = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
     let place = port.map(|port| format!(" on http://127.0.0.1:{port}/mcp")).unwrap_or_default();
-    format!("Traygate is already running{place}{who}; stop that one first, or set TRAYGATE_HOME to another directory")
+    format!(
+        "Traygate is already running{place}{who}; stop that one first, or set TRAYGATE_HOME to another directory"
+    )
 }
 
 fn port_taken(port: u16, holder: Option<&str>) -> String {
     let holder = holder.map_or("another program".to_owned(), ToOwned::to_owned);
-    format!("port {port} is in use by {holder}; stop it, or use another port: traygate serve --port N")
+    format!(
+        "port {port} is in use by {holder}; stop it, or use another port: traygate serve --port N"
+    )
 }
 
 /// The running host. It ends with [`Host::stop`].
@@ -120,7 +124,10 @@ impl Host {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: kind.to_owned(),
         };
-        write_private(&paths.run_file(), &serde_json::to_vec_pretty(&run_file).unwrap_or_default())?;
+        write_private(
+            &paths.run_file(),
+            &serde_json::to_vec_pretty(&run_file).unwrap_or_default(),
+        )?;
         info!(endpoint = %place.endpoint, "ready");
         Ok(Self { gateway, place, port, paths, shutdown, server, _lock: lock })
     }
@@ -137,7 +144,7 @@ impl Host {
         &self.gateway
     }
 
-    pub async fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> Snapshot {
         self.gateway.snapshot(&self.place)
     }
 
@@ -146,7 +153,7 @@ impl Host {
         self.gateway.changes()
     }
 
-    pub async fn apps(&self) -> Vec<AppView> {
+    pub fn apps(&self) -> Vec<AppView> {
         self.gateway.apps().views()
     }
 
@@ -176,7 +183,12 @@ impl Host {
     }
 }
 
-fn routes(gateway: &Arc<Gateway>, place: &Arc<Place>, shutdown: &Arc<Notify>, token: &str) -> Router {
+fn routes(
+    gateway: &Arc<Gateway>,
+    place: &Arc<Place>,
+    shutdown: &Arc<Notify>,
+    token: &str,
+) -> Router {
     let guard = Guard { gateway: Arc::clone(gateway), run_token: token.into() };
     let control = Control {
         gateway: Arc::clone(gateway),
@@ -186,7 +198,10 @@ fn routes(gateway: &Arc<Gateway>, place: &Arc<Place>, shutdown: &Arc<Notify>, to
     endpoint::routes(&guard)
         .merge(control::routes(control, &guard))
         .fallback(|| async {
-            guard::refuse(http::StatusCode::NOT_FOUND, "there is nothing here; the endpoint is /mcp")
+            guard::refuse(
+                http::StatusCode::NOT_FOUND,
+                "there is nothing here; the endpoint is /mcp",
+            )
         })
         .layer(from_fn_with_state(guard, guard::same_machine))
 }

@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn an_edit_touches_one_member_and_leaves_the_rest_to_the_digit() {
-        let text = r#"{"zeta":18446744073709551616,"alpha":{"b": 1e3},"name":"old","e":"\u00e9\/"}"#;
+        let text =
+            r#"{"zeta":18446744073709551616,"alpha":{"b": 1e3},"name":"old","e":"\u00e9\/"}"#;
         let mut object: RawObject = serde_json::from_str(text).expect("an object");
         object.set("name", raw("new"));
         assert_eq!(

@@ -133,8 +133,10 @@ impl ExposedName {
         if plain && !looks_hashed(name) {
             return Self(joined.into());
         }
-        let mut exposed: String =
-            joined.chars().map(|c| if c.is_ascii() && is_plain(c as u8) { c } else { '_' }).collect();
+        let mut exposed: String = joined
+            .chars()
+            .map(|c| if c.is_ascii() && is_plain(c as u8) { c } else { '_' })
+            .collect();
         exposed.truncate(limit - HASH_LENGTH);
         exposed.push('_');
         exposed.push_str(&hash(upstream, name));
@@ -168,7 +170,10 @@ fn hash(upstream: &UpstreamName, name: &str) -> String {
         .chain_update([0])
         .chain_update(name)
         .finalize();
-    digest[..HASH_LENGTH - 1].iter().map(|byte| char::from(SYMBOLS[usize::from(byte % 32)])).collect()
+    digest[..HASH_LENGTH - 1]
+        .iter()
+        .map(|byte| char::from(SYMBOLS[usize::from(byte % 32)]))
+        .collect()
 }
 
 #[cfg(test)]

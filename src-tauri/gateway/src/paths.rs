@@ -1,6 +1,9 @@
 //! Where Traygate keeps its files: each system's own directories, or all below `TRAYGATE_HOME`.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// The directories of one Traygate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +20,7 @@ impl Paths {
     /// From the environment. Fails if not even a home directory is known.
     pub fn from_env() -> io::Result<Self> {
         if let Some(home) = variable("TRAYGATE_HOME") {
-            return Ok(Self::below(std::path::absolute(home)?));
+            return Ok(Self::below(&std::path::absolute(home)?));
         }
         let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty()).ok_or_else(|| {
             io::Error::new(
@@ -29,7 +32,7 @@ impl Paths {
     }
 
     /// All in one place, for tests and portable use.
-    pub fn below(home: PathBuf) -> Self {
+    pub fn below(home: &Path) -> Self {
         Self { data: home.join("data"), cache: home.join("cache"), run: home.join("run") }
     }
 
@@ -50,10 +53,12 @@ impl Paths {
     fn of_the_system(home: &std::path::Path) -> Self {
         // The XDG specification: a relative path in these variables is to be ignored.
         let xdg = |name| variable(name).filter(|path| path.is_absolute());
-        let data = xdg("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share")).join("traygate");
+        let data =
+            xdg("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share")).join("traygate");
         Self {
             cache: xdg("XDG_CACHE_HOME").unwrap_or_else(|| home.join(".cache")).join("traygate"),
-            run: xdg("XDG_RUNTIME_DIR").map_or_else(|| data.join("run"), |dir| dir.join("traygate")),
+            run: xdg("XDG_RUNTIME_DIR")
+                .map_or_else(|| data.join("run"), |dir| dir.join("traygate")),
             data,
         }
     }

@@ -3,7 +3,8 @@
 /// For people: `nginx (process 1234)`.
 #[cfg(target_os = "linux")]
 pub fn holder(port: u16) -> Option<String> {
-    let inodes = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().flat_map(|table| listening(table, port));
+    let inodes =
+        ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().flat_map(|table| listening(table, port));
     let wanted: Vec<String> = inodes.map(|inode| format!("socket:[{inode}]")).collect();
     let processes = std::fs::read_dir("/proc").ok()?.flatten();
     processes.into_iter().find_map(|process| {

@@ -2,8 +2,13 @@
 
 /// One line of at most `most` characters, without control characters.
 pub fn one_line(text: &str, most: usize) -> String {
-    let mut line: String =
-        text.split_whitespace().collect::<Vec<_>>().join(" ").chars().filter(|c| !c.is_control()).collect();
+    let mut line: String = text
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+        .filter(|c| !c.is_control())
+        .collect();
     if let Some((cut, _)) = line.char_indices().nth(most) {
         line.truncate(cut);
         line.push('…');

@@ -70,7 +70,7 @@ impl Home {
     }
 
     fn paths(&self) -> Paths {
-        Paths::below(self.directory.path().join("traygate"))
+        Paths::below(&self.directory.path().join("traygate"))
     }
 
     pub fn has_run_file(&self) -> bool {

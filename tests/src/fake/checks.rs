@@ -7,6 +7,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{
     message::{Message, Refusal},
+    options::FakeTransport,
     server::{Caller, Fake, Served},
 };
 
@@ -96,7 +97,9 @@ fn legacy(fake: &Fake, params: &Value, method: &str, caller: &Caller) -> Result<
     if !session.initialized && method != "ping" {
         fake.violation("a request before notifications/initialized", Some(method));
     }
+    // HTTP+SSE has no such header.
     if let Some(headers) = &caller.headers
+        && fake.options.transport != FakeTransport::Sse
         && session.revision.as_str() >= "2025-06-18"
         && headers.get("mcp-protocol-version") != Some(&session.revision)
     {

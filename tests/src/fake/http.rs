@@ -229,11 +229,8 @@ async fn sse_post(
     let id = query.get("session").cloned().unwrap_or_default();
     let push = fake.sessions().get(&id).and_then(|session| session.push.clone());
     let Some(out) = push else { return bare(404) };
-    let mut headers = flat(&headers);
-    // The revisions of this transport have no such header; what is sent is not looked at.
-    headers.remove("mcp-protocol-version");
-    let caller =
-        Caller { session: Some(id), headers: Some(headers), out, stream_is_request: false };
+    let headers = Some(flat(&headers));
+    let caller = Caller { session: Some(id), headers, out, stream_is_request: false };
     fake.receive(&body, caller);
     bare(202)
 }

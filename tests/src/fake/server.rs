@@ -197,7 +197,7 @@ impl Fake {
     ) {
         let (Some(id), Some(method)) = (message.id.clone(), message.method.clone()) else { return };
         let out = tokio::select! {
-            out = self.answer(&message, &method, &id, &caller, &cancelled) => Some(out),
+            out = self.answer(&message, &method, &id, &caller) => Some(out),
             () = cancelled.cancelled() => None,
             () = caller.out.closed(), if caller.stream_is_request => None,
         };
@@ -214,16 +214,9 @@ impl Fake {
         }
     }
 
-    async fn answer(
-        &self,
-        message: &Message,
-        method: &str,
-        id: &RawValue,
-        caller: &Caller,
-        cancelled: &CancellationToken,
-    ) -> Out {
+    async fn answer(&self, message: &Message, method: &str, id: &RawValue, caller: &Caller) -> Out {
         let arm = self.armed(method);
-        if let Some(out) = self.fail_before(arm.as_ref(), id, caller, cancelled).await {
+        if let Some(out) = self.fail_before(arm.as_ref(), id, caller).await {
             return out;
         }
         let result = match checks::served(self, message, method, caller) {
@@ -244,20 +237,11 @@ impl Fake {
     }
 
     /// The failures that come in the place of running the request.
-    async fn fail_before(
-        &self,
-        arm: Option<&Arm>,
-        id: &RawValue,
-        caller: &Caller,
-        cancelled: &CancellationToken,
-    ) -> Option<Out> {
+    async fn fail_before(&self, arm: Option<&Arm>, id: &RawValue, caller: &Caller) -> Option<Out> {
         let arm = arm?;
         match arm.what {
             Failure::DieAtOnce => self.die(9),
-            Failure::Hang => {
-                cancelled.cancelled().await;
-                None
-            }
+            Failure::Hang => std::future::pending().await,
             Failure::Error => {
                 let code = if arm.code == 0 { -32603 } else { arm.code };
                 let text = Refusal::new(code, "an armed error").text(Some(id));

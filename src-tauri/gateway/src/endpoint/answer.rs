@@ -77,7 +77,10 @@ pub fn result(method: Relayed, era: Era, result: Box<RawValue>) -> Payload {
         ),
         (_, Some(other)) => {
             let shown = crate::text::one_line(other, 60);
-            error(INTERNAL_ERROR, &format!("the upstream's result is of a kind that nobody here knows: {shown:?}"))
+            error(
+                INTERNAL_ERROR,
+                &format!("the upstream's result is of a kind that nobody here knows: {shown:?}"),
+            )
         }
     }
 }
@@ -90,7 +93,9 @@ pub fn upstream_error(era: Era, raw_error: Box<RawValue>) -> Payload {
         Some(LEGACY_NOT_FOUND) if era == Era::Modern => INVALID_PARAMS,
         Some(LEGACY_URL_ELICITATION) if era == Era::Modern => INTERNAL_ERROR,
         Some(_) => return Payload::Error(raw_error),
-        None => return error(INTERNAL_ERROR, "the upstream answered with an error that has no code"),
+        None => {
+            return error(INTERNAL_ERROR, "the upstream answered with an error that has no code");
+        }
     };
     let mut object = RawObject::parse(&raw_error).unwrap_or_default();
     object.set("code", raw(&code));
@@ -107,7 +112,9 @@ mod tests {
 
     fn text(payload: Payload) -> String {
         match payload {
-            Payload::Result(raw) | Payload::Error(raw) | Payload::Params(raw) => raw.get().to_owned(),
+            Payload::Result(raw) | Payload::Error(raw) | Payload::Params(raw) => {
+                raw.get().to_owned()
+            }
         }
     }
 

@@ -63,7 +63,9 @@ impl Handler {
                     self.gateway.learn(route, Err(&error));
                     return Ok(answer::upstream_error(era, error));
                 }
-                Told::Fault(fault) => return Ok(answer::fault(method == Relayed::CallTool, era, &fault)),
+                Told::Fault(fault) => {
+                    return Ok(answer::fault(method == Relayed::CallTool, era, &fault));
+                }
             }
         }
     }
@@ -101,7 +103,8 @@ impl Handler {
             Era::Legacy => self.gateway.log_levels().wants(self.session.id, severity),
             Era::Modern => {
                 let meta = received.params.object("_meta").unwrap_or_default();
-                level(&meta, &format!("{PROTOCOL_META}logLevel")).is_some_and(|least| severity >= least)
+                level(&meta, &format!("{PROTOCOL_META}logLevel"))
+                    .is_some_and(|least| severity >= least)
             }
         };
         if !wanted {
@@ -135,7 +138,8 @@ impl Handler {
         let placeholder = serde_json::json!({ "_meta": meta });
         let request = ServerRequest::CustomRequest(CustomRequest::new(method, Some(placeholder)));
         // From this task: rmcp finds the stream of the request being served by it.
-        let sent = context.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+        let sent =
+            context.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
         let answer = match sent {
             Ok(handle) => {
                 let id = handle.id.to_string();
@@ -145,10 +149,15 @@ impl Handler {
                 };
                 let session = received.session.as_deref().unwrap_or_default();
                 let raw_answer: Option<Answer> = self.tickets.fetch_answer(session, &id);
-                raw_answer.unwrap_or_else(|| Err(error(INTERNAL_ERROR, &match answered {
-                    Ok(_) => "the app's answer got lost".to_owned(),
-                    Err(problem) => problem.to_string(),
-                })))
+                raw_answer.unwrap_or_else(|| {
+                    Err(error(
+                        INTERNAL_ERROR,
+                        &match answered {
+                            Ok(_) => "the app's answer got lost".to_owned(),
+                            Err(problem) => problem.to_string(),
+                        },
+                    ))
+                })
             }
             Err(problem) => Err(error(INTERNAL_ERROR, &problem.to_string())),
         };

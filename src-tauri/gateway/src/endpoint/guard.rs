@@ -11,11 +11,7 @@ use axum::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use subtle::ConstantTimeEq as _;
 
-use crate::{
-    api::Problem,
-    gateway::Gateway,
-    text::one_line,
-};
+use crate::{api::Problem, gateway::Gateway, text::one_line};
 
 /// The header by which the bridge says for which app it speaks.
 pub const APP_HEADER: HeaderName = HeaderName::from_static("traygate-app");
@@ -40,11 +36,16 @@ pub async fn same_machine(State(guard): State<Guard>, request: Request, next: Ne
         .and_then(|host| host.to_str().ok())
         .or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
     if !host.is_some_and(is_loopback) {
-        return refuse(StatusCode::FORBIDDEN, "the Host header must name this machine: 127.0.0.1, localhost or [::1]");
+        return refuse(
+            StatusCode::FORBIDDEN,
+            "the Host header must name this machine: 127.0.0.1, localhost or [::1]",
+        );
     }
     let Some(origin) = headers.get(header::ORIGIN).cloned() else { return next.run(request).await };
     let settings = guard.gateway.settings();
-    let allowed = origin.to_str().is_ok_and(|origin| settings.allowed_origins.iter().any(|one| one == origin));
+    let allowed = origin
+        .to_str()
+        .is_ok_and(|origin| settings.allowed_origins.iter().any(|one| one == origin));
     if !allowed {
         return refuse(
             StatusCode::FORBIDDEN,
@@ -93,7 +94,9 @@ pub async fn apps_only(State(guard): State<Guard>, mut request: Request, next: N
         guard.gateway.apps().authenticate(token).map(App)
     });
     let Some(app) = app else {
-        return unauthorized("this endpoint needs an app's token; make one with: traygate token new <app>");
+        return unauthorized(
+            "this endpoint needs an app's token; make one with: traygate token new <app>",
+        );
     };
     guard.gateway.apps().seen(&app.0).await;
     request.extensions_mut().insert(app);
@@ -137,10 +140,20 @@ mod tests {
 
     #[test]
     fn only_names_of_this_machine_are_loopback() {
-        for good in ["127.0.0.1", "127.0.0.1:8717", "localhost:1", "LOCALHOST", "[::1]:8717", "[::1]"] {
+        for good in
+            ["127.0.0.1", "127.0.0.1:8717", "localhost:1", "LOCALHOST", "[::1]:8717", "[::1]"]
+        {
             assert!(is_loopback(good), "{good}");
         }
-        for bad in ["", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8717", "0.0.0.0", "[::2]", "10.0.0.1"] {
+        for bad in [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example:8717",
+            "0.0.0.0",
+            "[::2]",
+            "10.0.0.1",
+        ] {
             assert!(!is_loopback(bad), "{bad}");
         }
     }

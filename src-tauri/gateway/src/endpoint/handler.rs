@@ -10,12 +10,12 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
-        CompleteResult, CustomRequest, CustomResult, GetPromptRequestParams, GetPromptResponse,
-        GetPromptResult, Implementation, InitializeRequestParams, InitializeResult,
-        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-        MetaObject, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-        ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
-        SetLevelRequestMethod, SetLevelRequestParams, SubscriptionFilter,
+        CompleteResult, CompletionInfo, CustomRequest, CustomResult, GetPromptRequestParams,
+        GetPromptResponse, GetPromptResult, Implementation, InitializeRequestParams,
+        InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+        ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion,
+        ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities,
+        ServerConfig, SetLevelRequestMethod, SetLevelRequestParams, SubscriptionFilter,
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
@@ -58,13 +58,19 @@ pub(super) struct Received {
 }
 
 impl Handler {
-    pub(super) fn received(&self, context: &RequestContext<RoleServer>) -> Result<Received, ErrorData> {
+    pub(super) fn received(
+        &self,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Received, ErrorData> {
         let parts = context.extensions.get::<Parts>();
         let (Some(body), Some(App(app))) = (
             parts.and_then(|parts| parts.extensions.get::<RawBody>()),
             parts.and_then(|parts| parts.extensions.get::<App>()),
         ) else {
-            return Err(ErrorData::internal_error("the request did not pass Traygate's layers", None));
+            return Err(ErrorData::internal_error(
+                "the request did not pass Traygate's layers",
+                None,
+            ));
         };
         let message: Envelope = serde_json::from_slice(&body.0)
             .map_err(|error| ErrorData::invalid_request(error.to_string(), None))?;
@@ -84,7 +90,11 @@ impl Handler {
                 let info = context.peer.peer_info();
                 let capabilities = info.as_ref().map(|info| raw(&info.capabilities));
                 let capabilities = capabilities.and_then(|raw| RawObject::parse(&raw).ok());
-                (capabilities.unwrap_or_default(), info.map(|info| raw(&info.client_info)), self.session.id)
+                (
+                    capabilities.unwrap_or_default(),
+                    info.map(|info| raw(&info.client_info)),
+                    self.session.id,
+                )
             }
         };
         let progress_token = meta.get("progressToken").map(ToOwned::to_owned);
@@ -119,11 +129,11 @@ impl Handler {
             () = context.ct.cancelled() => return Err(cancelled()),
         };
         let payload = match begun {
-            Ok((route, asking)) => {
-                self.follow(method, &received, &route, asking, &context).await?
-            }
+            Ok((route, asking)) => self.follow(method, &received, &route, asking, &context).await?,
             Err(NotRelayed::BadParams(why)) => return Err(ErrorData::invalid_params(why, None)),
-            Err(NotRelayed::Fault(fault)) => answer::fault(method == Relayed::CallTool, era, &fault),
+            Err(NotRelayed::Fault(fault)) => {
+                answer::fault(method == Relayed::CallTool, era, &fault)
+            }
         };
         Ok(self.tickets.deposit(payload))
     }
@@ -136,7 +146,9 @@ impl Handler {
         let received = self.received(&context)?;
         self.meet(&received.asker, &context);
         let cursor = match received.params.get("cursor") {
-            Some(cursor) if cursor.get() != "null" => Some(crate::json::as_str(cursor).ok_or_else(bad_cursor)?),
+            Some(cursor) if cursor.get() != "null" => {
+                Some(crate::json::as_str(cursor).ok_or_else(bad_cursor)?)
+            }
             _ => None,
         };
         let payload = match self.gateway.list(&received.asker, kind, cursor.as_deref()).await {
@@ -225,9 +237,8 @@ impl ServerHandler for Handler {
         _params: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let mut placeholder = ListToolsResult::default();
-        placeholder.meta = Some(self.list(CapabilityType::Tool, context).await?.into());
-        Ok(placeholder)
+        let meta = Some(self.list(CapabilityType::Tool, context).await?);
+        Ok(ListToolsResult { meta, ..Default::default() })
     }
 
     async fn list_prompts(
@@ -235,9 +246,8 @@ impl ServerHandler for Handler {
         _params: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let mut placeholder = ListPromptsResult::default();
-        placeholder.meta = Some(self.list(CapabilityType::Prompt, context).await?.into());
-        Ok(placeholder)
+        let meta = Some(self.list(CapabilityType::Prompt, context).await?);
+        Ok(ListPromptsResult { meta, ..Default::default() })
     }
 
     async fn list_resources(
@@ -245,9 +255,8 @@ impl ServerHandler for Handler {
         _params: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let mut placeholder = ListResourcesResult::default();
-        placeholder.meta = Some(self.list(CapabilityType::Resource, context).await?.into());
-        Ok(placeholder)
+        let meta = Some(self.list(CapabilityType::Resource, context).await?);
+        Ok(ListResourcesResult { meta, ..Default::default() })
     }
 
     async fn list_resource_templates(
@@ -255,9 +264,8 @@ impl ServerHandler for Handler {
         _params: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let mut placeholder = ListResourceTemplatesResult::default();
-        placeholder.meta = Some(self.list(CapabilityType::Template, context).await?.into());
-        Ok(placeholder)
+        let meta = Some(self.list(CapabilityType::Template, context).await?);
+        Ok(ListResourceTemplatesResult { meta, ..Default::default() })
     }
 
     async fn call_tool(
@@ -296,7 +304,7 @@ impl ServerHandler for Handler {
         _params: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let mut placeholder = CompleteResult::default();
+        let mut placeholder = CompleteResult::new(CompletionInfo::default());
         placeholder.meta = Some(self.relay(Relayed::Complete, context).await?);
         Ok(placeholder)
     }
@@ -319,7 +327,11 @@ impl ServerHandler for Handler {
             method => {
                 let code = rmcp::model::ErrorCode::METHOD_NOT_FOUND;
                 let shown = crate::text::one_line(method, 100);
-                return Err(ErrorData::new(code, format!("Traygate has no method {shown:?}"), None));
+                return Err(ErrorData::new(
+                    code,
+                    format!("Traygate has no method {shown:?}"),
+                    None,
+                ));
             }
         };
         Ok(CustomResult(serde_json::json!({ "_meta": meta })))
@@ -335,7 +347,8 @@ impl ServerHandler for Handler {
             return Err(ErrorData::method_not_found::<SetLevelRequestMethod>());
         }
         let level = serde_json::to_value(request.level).and_then(serde_json::from_value);
-        let level: LogLevel = level.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        let level: LogLevel =
+            level.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         self.gateway.set_log_level(self.session.id, Some(level));
         Ok(())
     }
@@ -371,7 +384,10 @@ fn modern_id(app: &str) -> u64 {
 }
 
 fn bad_cursor() -> ErrorData {
-    ErrorData::invalid_params("the cursor is not one that this list gave; ask without a cursor to begin anew", None)
+    ErrorData::invalid_params(
+        "the cursor is not one that this list gave; ask without a cursor to begin anew",
+        None,
+    )
 }
 
 pub(super) fn cancelled() -> ErrorData {

@@ -82,7 +82,9 @@ pub async fn raw_json(State(layer): State<Layer>, request: Request, next: Next) 
     } else {
         (request, None)
     };
-    if method == Method::DELETE && let Some(session) = &session {
+    if method == Method::DELETE
+        && let Some(session) = &session
+    {
         layer.sessions.closed(session);
     }
     let response = next.run(request).await;
@@ -101,7 +103,11 @@ pub async fn raw_json(State(layer): State<Layer>, request: Request, next: Next) 
 type Read = (Request, Option<Box<RawValue>>);
 
 /// The whole body, checked to be one JSON-RPC message; with its id.
-async fn read(layer: &Layer, request: Request, session: Option<&str>) -> Result<Read, Box<Response>> {
+async fn read(
+    layer: &Layer,
+    request: Request,
+    session: Option<&str>,
+) -> Result<Read, Box<Response>> {
     let limit = layer.gateway.settings().request_limit;
     let (mut parts, body) = request.into_parts();
     let declared = parts.headers.get(header::CONTENT_LENGTH);
@@ -111,7 +117,9 @@ async fn read(layer: &Layer, request: Request, session: Option<&str>) -> Result<
             StatusCode::PAYLOAD_TOO_LARGE,
             None,
             INVALID_REQUEST,
-            &format!("the request is larger than {limit} bytes; the limit is the setting request_limit"),
+            &format!(
+                "the request is larger than {limit} bytes; the limit is the setting request_limit"
+            ),
         )
     };
     if declared.is_some_and(|length| length > limit) {
@@ -119,8 +127,13 @@ async fn read(layer: &Layer, request: Request, session: Option<&str>) -> Result<
     }
     let Ok(bytes) = to_bytes(body, limit).await else { return Err(Box::new(too_large())) };
     let refused = |why: &str, code| Box::new(error(StatusCode::BAD_REQUEST, None, code, why));
-    if bytes.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<&RawValue>(&bytes).is_ok() {
-        return Err(refused("batches are not part of the protocol; send one message at a time", INVALID_REQUEST));
+    if bytes.trim_ascii_start().starts_with(b"[")
+        && serde_json::from_slice::<&RawValue>(&bytes).is_ok()
+    {
+        return Err(refused(
+            "batches are not part of the protocol; send one message at a time",
+            INVALID_REQUEST,
+        ));
     }
     let message: Envelope = match serde_json::from_slice(&bytes) {
         Ok(message) => message,
@@ -161,7 +174,10 @@ fn check(message: &Envelope) -> Result<(), &'static str> {
 /// rmcp says some refusals in plain text; apps get every one as a JSON-RPC error, with its status.
 async fn as_json_rpc(response: Response, id: Option<Box<RawValue>>) -> Response {
     let status = response.status();
-    let is_text = response.headers().get(header::CONTENT_TYPE).is_none_or(|kind| !kind.as_bytes().starts_with(b"application/json"));
+    let is_text = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_none_or(|kind| !kind.as_bytes().starts_with(b"application/json"));
     if !(status.is_client_error() || status.is_server_error()) || !is_text {
         return response;
     }
@@ -175,7 +191,9 @@ fn error(status: StatusCode, id: Option<Box<RawValue>>, code: i32, message: &str
     body.set("id", id.unwrap_or_else(|| raw(&())));
     body.set("error", crate::upstream::link::error(code, message));
     let mut response = (status, body.to_raw().get().to_owned()).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 

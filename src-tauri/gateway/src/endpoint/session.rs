@@ -95,9 +95,15 @@ impl Session {
             };
             let sink = context.sink();
             let told = match announced {
-                Some(Announced::Tools) if accepted.tools_list_changed == Some(true) => sink.notify_tool_list_changed().await,
-                Some(Announced::Prompts) if accepted.prompts_list_changed == Some(true) => sink.notify_prompt_list_changed().await,
-                Some(Announced::Resources) if accepted.resources_list_changed == Some(true) => sink.notify_resource_list_changed().await,
+                Some(Announced::Tools) if accepted.tools_list_changed == Some(true) => {
+                    sink.notify_tool_list_changed().await
+                }
+                Some(Announced::Prompts) if accepted.prompts_list_changed == Some(true) => {
+                    sink.notify_prompt_list_changed().await
+                }
+                Some(Announced::Resources) if accepted.resources_list_changed == Some(true) => {
+                    sink.notify_resource_list_changed().await
+                }
                 Some(_) => Ok(()),
                 None => return,
             };

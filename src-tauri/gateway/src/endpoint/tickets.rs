@@ -157,7 +157,8 @@ mod tests {
         let placeholder = serde_json::json!({ "jsonrpc": "2.0", "id": 7, "result": { "content": [], "_meta": meta } });
         let frame = Bytes::from(format!("id: 0/0\ndata: {placeholder}\n\n"));
         let redeemed = tickets.redeem(frame.clone());
-        let want = format!("id: 0/0\ndata: {{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{payload}}}\n\n");
+        let want =
+            format!("id: 0/0\ndata: {{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{payload}}}\n\n");
         assert_eq!(redeemed, want);
         assert_eq!(tickets.redeem(frame.clone()), frame, "a second time there is nothing to fetch");
     }

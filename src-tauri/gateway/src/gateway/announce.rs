@@ -16,11 +16,7 @@ use tokio::{
 };
 
 use super::{Gateway, View};
-use crate::{
-    capability::CapabilityType,
-    store::UpstreamId,
-    upstream::Upstream,
-};
+use crate::{capability::CapabilityType, store::UpstreamId, upstream::Upstream};
 
 /// Changes within this time are told together.
 const COALESCE: Duration = Duration::from_millis(250);
@@ -69,10 +65,16 @@ struct Listener {
 #[derive(Default)]
 pub struct Listeners {
     next: AtomicU64,
-    listeners: Mutex<HashMap<u64, Listener>>,
+    by_id: Mutex<HashMap<u64, Listener>>,
     look: Notify,
-    /// When a catalogue was last read unasked, and which are waiting for their turn.
-    reads: Mutex<HashMap<(UpstreamId, CapabilityType), (Option<Instant>, bool)>>,
+    reads: Mutex<HashMap<(UpstreamId, CapabilityType), Turn>>,
+}
+
+/// One catalogue's turn to be read unasked.
+#[derive(Default)]
+struct Turn {
+    last: Option<Instant>,
+    waiting: bool,
 }
 
 impl Listeners {
@@ -93,7 +95,7 @@ impl Listeners {
     }
 
     fn listeners(&self) -> MutexGuard<'_, HashMap<u64, Listener>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -145,9 +147,9 @@ impl Gateway {
         // One look per view, however many listen to it.
         let mut digests: HashMap<View, [u64; 4]> = HashMap::new();
         for listener in self.listeners.listeners().values_mut() {
-            let now = digests
-                .entry(listener.view.clone())
-                .or_insert_with(|| CapabilityType::ALL.map(|kind| self.digest(&listener.view, kind)));
+            let now = digests.entry(listener.view.clone()).or_insert_with(|| {
+                CapabilityType::ALL.map(|kind| self.digest(&listener.view, kind))
+            });
             for announced in Announced::ALL {
                 let differs =
                     |kind: &CapabilityType| now[kind.index()] != listener.seen[kind.index()];
@@ -160,7 +162,12 @@ impl Gateway {
     }
 
     /// Reads these catalogues once while any app listens; nobody polls (design section 4.4).
-    pub(super) fn read_again(self: &Arc<Self>, upstream: &Arc<Upstream>, kinds: &[CapabilityType], cause: Cause) {
+    pub(super) fn read_again(
+        self: &Arc<Self>,
+        upstream: &Arc<Upstream>,
+        kinds: &[CapabilityType],
+        cause: Cause,
+    ) {
         if self.listeners.is_empty() {
             return;
         }
@@ -179,18 +186,25 @@ impl Gateway {
     /// When it may be read, or `None` if a read is already waiting for its turn.
     fn turn(&self, id: UpstreamId, kind: CapabilityType) -> Option<Instant> {
         let mut reads = self.listeners.reads.lock().unwrap_or_else(PoisonError::into_inner);
-        let (last, waiting) = reads.entry((id, kind)).or_default();
-        if std::mem::replace(waiting, true) {
+        let turn = reads.entry((id, kind)).or_default();
+        if std::mem::replace(&mut turn.waiting, true) {
             return None;
         }
-        Some(last.map_or_else(Instant::now, |last| last + READ_EVERY))
+        Some(turn.last.map_or_else(Instant::now, |last| last + READ_EVERY))
     }
 
-    async fn reread(&self, upstream: &Arc<Upstream>, kind: CapabilityType, cause: Cause, turn: Instant) {
+    async fn reread(
+        &self,
+        upstream: &Arc<Upstream>,
+        kind: CapabilityType,
+        cause: Cause,
+        turn: Instant,
+    ) {
         sleep_until(turn).await;
         {
             let mut reads = self.listeners.reads.lock().unwrap_or_else(PoisonError::into_inner);
-            reads.insert((upstream.id, kind), (Some(Instant::now()), false));
+            let turn = Turn { last: Some(Instant::now()), waiting: false };
+            reads.insert((upstream.id, kind), turn);
         }
         let before = upstream.last_good(kind).map(|catalogue| catalogue.digest);
         let after = upstream.catalogue(kind).await.map(|catalogue| catalogue.digest).ok();

@@ -61,7 +61,10 @@ impl Apps {
     pub fn authenticate(&self, token: &str) -> Option<Arc<str>> {
         let hash = hash(token);
         let known = self.known();
-        known.iter().find(|(app, _)| app.token_hash.ct_eq(&hash).into()).map(|(_, name)| Arc::clone(name))
+        known
+            .iter()
+            .find(|(app, _)| app.token_hash.ct_eq(&hash).into())
+            .map(|(_, name)| Arc::clone(name))
     }
 
     pub fn is_known(&self, name: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fmt::Write as _,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Duration,
@@ -94,7 +95,8 @@ impl Gateway {
         };
         let upstreams = self.visible(&asker.view);
         let budget = self.settings().list_budget;
-        let shares = join_all(upstreams.into_iter().map(|upstream| share(upstream, kind, budget))).await;
+        let shares =
+            join_all(upstreams.into_iter().map(|upstream| share(upstream, kind, budget))).await;
         if let (View::One(_), [Share { catalogue: None, fault: Some(fault), .. }]) =
             (&asker.view, &shares[..])
         {
@@ -121,10 +123,11 @@ impl Gateway {
     pub(super) fn visible(&self, view: &View) -> Vec<Arc<Upstream>> {
         let mut upstreams = self.upstreams();
         upstreams.retain(|upstream| {
-            upstream.is_enabled() && match view {
-                View::All => true,
-                View::One(name) => upstream.name == *name,
-            }
+            upstream.is_enabled()
+                && match view {
+                    View::All => true,
+                    View::One(name) => upstream.name == *name,
+                }
         });
         upstreams
     }
@@ -141,7 +144,9 @@ impl Gateway {
         let end = (begin + self.settings().list_page).min(shown.len());
         let page = &shown[begin..end];
 
-        let mut out = String::with_capacity(64 + page.iter().map(|s| s.item.raw.get().len() + 32).sum::<usize>());
+        let mut out = String::with_capacity(
+            64 + page.iter().map(|s| s.item.raw.get().len() + 32).sum::<usize>(),
+        );
         if asker.era == Era::Modern {
             out.push_str("{\"resultType\":\"complete\",\"");
         } else {
@@ -157,13 +162,15 @@ impl Gateway {
         }
         out.push(']');
         if let Some(last) = page.last().filter(|_| end < shown.len()) {
-            let next = Cursor { upstream: last.upstream.id.0, key: last.item.key.clone(), index: end };
+            let next =
+                Cursor { upstream: last.upstream.id.0, key: last.item.key.clone(), index: end };
             out.push_str(",\"nextCursor\":");
             out.push_str(raw(&next.encode()).get());
         }
         if asker.era == Era::Modern {
             let (ttl, scope) = hints(shares);
-            out.push_str(&format!(",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", ttl.as_millis()));
+            // Writing to a text can't fail.
+            let _ = write!(out, ",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", ttl.as_millis());
         }
         let missing: Vec<_> = shares.iter().filter_map(|share| share.fault.as_ref()).collect();
         if !missing.is_empty() {
@@ -211,8 +218,7 @@ impl Gateway {
 
 impl Shown<'_> {
     fn write(&self, era: Era, out: &mut String) {
-        let simplified =
-            if era == Era::Legacy { self.item.without_modern_output() } else { None };
+        let simplified = if era == Era::Legacy { self.item.without_modern_output() } else { None };
         let item = simplified.as_ref().unwrap_or(self.item);
         match &self.exposed {
             Some(exposed) => item.write_as(exposed, out),
@@ -237,18 +243,20 @@ async fn share(upstream: Arc<Upstream>, kind: CapabilityType, budget: Duration) 
         }
         // Nobody waits for a read that has already outlived one budget.
         Found::Reading(_, begun) if begun.elapsed() >= budget => stale(upstream, kind),
-        Found::Reading(reading, begun) => match timeout(budget - begun.elapsed(), reading).await {
-            Ok(Ok(catalogue)) => {
-                let ttl = match catalogue.fresh {
-                    Fresh::Until(deadline) => Some(upstream.now().until(deadline)),
-                    Fresh::UntilTold => Some(LONGEST_TOLD_TTL),
-                    Fresh::Never => None,
-                };
-                Share { upstream, catalogue: Some(catalogue), ttl, fault: None }
+        Found::Reading(reading, begun) => {
+            match timeout(budget.saturating_sub(begun.elapsed()), reading).await {
+                Ok(Ok(catalogue)) => {
+                    let ttl = match catalogue.fresh {
+                        Fresh::Until(deadline) => Some(upstream.now().until(deadline)),
+                        Fresh::UntilTold => Some(LONGEST_TOLD_TTL),
+                        Fresh::Never => None,
+                    };
+                    Share { upstream, catalogue: Some(catalogue), ttl, fault: None }
+                }
+                Ok(Err(fault)) => Share { fault: Some(fault), ..stale(upstream, kind) }.forgiven(),
+                Err(_) => stale(upstream, kind),
             }
-            Ok(Err(fault)) => Share { fault: Some(fault), ..stale(upstream, kind) }.forgiven(),
-            Err(_) => stale(upstream, kind),
-        },
+        }
     }
 }
 
@@ -293,9 +301,9 @@ fn doubled(shares: &[Share]) -> HashMap<&str, usize> {
 }
 
 fn place(shown: &[Shown], cursor: &Cursor) -> usize {
-    let at = shown.iter().position(|shown| {
-        shown.upstream.id.0 == cursor.upstream && shown.item.key == cursor.key
-    });
+    let at = shown
+        .iter()
+        .position(|shown| shown.upstream.id.0 == cursor.upstream && shown.item.key == cursor.key);
     at.map_or(cursor.index, |at| at + 1).min(shown.len())
 }
 

@@ -8,7 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Asker, Gateway, PAUSE_KEY, View, lock, relay::Relayed};
 use crate::{
-    api::{self, Added, CapabilityView, Change, Pause, PauseRequest, SettingView, TestReport, Toggle},
+    api::{
+        self, Added, CapabilityView, Change, Pause, PauseRequest, SettingView, TestReport, Toggle,
+    },
     capability::CapabilityType,
     clock::wall,
     definition::{Definition, Isolation, Transport},
@@ -60,7 +62,9 @@ impl Gateway {
         upstreams.iter().find(|upstream| upstream.name.as_str() == name).cloned().ok_or_else(|| {
             let hint = did_you_mean(name, upstreams.iter().map(|upstream| upstream.name.as_str()));
             let shown = crate::text::one_line(name, 60);
-            Refused::NotFound(format!("there is no upstream {shown:?}{hint}; traygate list shows them"))
+            Refused::NotFound(format!(
+                "there is no upstream {shown:?}{hint}; traygate list shows them"
+            ))
         })
     }
 
@@ -72,10 +76,10 @@ impl Gateway {
                 let parsed = snippet::parse(&snippet, name.as_ref(), self.port())
                     .map_err(|error| Refused::BadInput(error.to_string()))?;
                 let settings = self.settings().for_new_upstreams();
-                let definitions = parsed.definitions.into_iter().map(|definition| Definition {
-                    settings: settings.clone(),
-                    ..definition
-                });
+                let definitions = parsed
+                    .definitions
+                    .into_iter()
+                    .map(|definition| Definition { settings: settings.clone(), ..definition });
                 (definitions.collect(), parsed.notes)
             }
         };
@@ -136,7 +140,10 @@ impl Gateway {
         check_isolation(new.settings.isolation)?;
         if let Some(rename) = change.rename.filter(|rename| *rename != old.name) {
             if self.upstream(&rename).is_some() {
-                return Err(Refused::Taken(format!("there is already an upstream {:?}; choose another name", rename.as_str())));
+                return Err(Refused::Taken(format!(
+                    "there is already an upstream {:?}; choose another name",
+                    rename.as_str()
+                )));
             }
             new.name = rename;
         }
@@ -149,8 +156,8 @@ impl Gateway {
         if let Some(position) = change.position {
             self.reorder(&upstream, position).await?;
         }
-        let needs_new_link = (&new.name, &new.transport, new.enabled)
-            != (&old.name, &old.transport, old.enabled);
+        let needs_new_link =
+            (&new.name, &new.transport, new.enabled) != (&old.name, &old.transport, old.enabled);
         let upstream = if needs_new_link {
             self.replace(&upstream, new).await
         } else {
@@ -185,7 +192,9 @@ impl Gateway {
     async fn reorder(&self, upstream: &Arc<Upstream>, position: usize) -> Result<(), Refused> {
         let count = self.upstreams().len();
         if !(1..=count).contains(&position) {
-            return Err(Refused::BadInput(format!("position {position} is out of range; use 1 to {count}")));
+            return Err(Refused::BadInput(format!(
+                "position {position} is out of range; use 1 to {count}"
+            )));
         }
         self.store.move_upstream(upstream.id, position).await?;
         self.upstreams_mut(|upstreams| {
@@ -236,7 +245,8 @@ impl Gateway {
         let upstream = self.named(name)?;
         if upstream.is_enabled() && !upstream.is_down() {
             let budget = self.settings().list_budget;
-            let reads = CapabilityType::ALL.map(|kind| tokio::time::timeout(budget, upstream.catalogue(kind)));
+            let reads = CapabilityType::ALL
+                .map(|kind| tokio::time::timeout(budget, upstream.catalogue(kind)));
             futures::future::join_all(reads).await;
         }
         Ok(upstream)
@@ -267,7 +277,9 @@ impl Gateway {
                 let _ = tell.send(outcome);
             }
         });
-        told.await.map_err(|_| Refused::BadInput("the test was given up".to_owned()))?.map_err(Refused::Fault)
+        told.await
+            .map_err(|_| Refused::BadInput("the test was given up".to_owned()))?
+            .map_err(Refused::Fault)
     }
 
     pub async fn toggle(&self, name: &str, toggle: Toggle) -> Result<CapabilityView, Refused> {
@@ -284,12 +296,7 @@ impl Gateway {
         Ok(self.remembered_view(&upstream, kind, &key))
     }
 
-    pub async fn forget(
-        &self,
-        name: &str,
-        kind: CapabilityType,
-        key: &str,
-    ) -> Result<(), Refused> {
+    pub async fn forget(&self, name: &str, kind: CapabilityType, key: &str) -> Result<(), Refused> {
         let upstream = self.named(name)?;
         self.must_know(&upstream, kind, key)?;
         self.preferences().forget(upstream.id, kind, key).await?;
@@ -298,7 +305,12 @@ impl Gateway {
     }
 
     /// Toggling a name that nobody ever saw would be a typing error, kept for ever.
-    fn must_know(&self, upstream: &Upstream, kind: CapabilityType, key: &str) -> Result<(), Refused> {
+    fn must_know(
+        &self,
+        upstream: &Upstream,
+        kind: CapabilityType,
+        key: &str,
+    ) -> Result<(), Refused> {
         let catalogue = upstream.last_good(kind);
         let listed = catalogue.as_ref().is_some_and(|catalogue| catalogue.get(key).is_some());
         if listed || self.preferences().choice(upstream.id, kind, key).is_some() {
@@ -306,7 +318,8 @@ impl Gateway {
         }
         let rows = self.preferences().of(upstream.id, kind);
         let items = catalogue.iter().flat_map(|catalogue| &catalogue.items);
-        let known = items.map(|item| item.key.as_str()).chain(rows.iter().map(|(key, _)| key.as_str()));
+        let known =
+            items.map(|item| item.key.as_str()).chain(rows.iter().map(|(key, _)| key.as_str()));
         let hint = did_you_mean(key, known);
         let name = &upstream.name;
         let shown = crate::text::one_line(key, 200);
@@ -342,7 +355,8 @@ impl Gateway {
 
     /// A new app's token, told here and never again.
     pub async fn new_app(&self, name: &str) -> Result<String, Refused> {
-        let fits = !name.is_empty() && name.chars().count() <= 60 && !name.chars().any(char::is_control);
+        let fits =
+            !name.is_empty() && name.chars().count() <= 60 && !name.chars().any(char::is_control);
         if !fits || name != name.trim() {
             return Err(Refused::BadInput(format!(
                 "{:?} can't name an app: use 1 to 60 characters, without spaces around them",
@@ -358,7 +372,9 @@ impl Gateway {
         if !self.apps().revoke(name).await? {
             let views = self.apps().views();
             let hint = did_you_mean(name, views.iter().map(|app| app.name.as_str()));
-            return Err(Refused::NotFound(format!("there is no app {name:?}{hint}; traygate token list shows them")));
+            return Err(Refused::NotFound(format!(
+                "there is no app {name:?}{hint}; traygate token list shows them"
+            )));
         }
         self.changed();
         Ok(())
@@ -369,7 +385,8 @@ impl Gateway {
     }
 
     pub fn setting(&self, key: &str) -> Result<SettingView, Refused> {
-        settings::view(key, &lock(&self.stored_settings)).map_err(|error| Refused::NotFound(error.to_string()))
+        settings::view(key, &lock(&self.stored_settings))
+            .map_err(|error| Refused::NotFound(error.to_string()))
     }
 
     /// `None`: back to its default.
@@ -387,7 +404,8 @@ impl Gateway {
         };
         let (settings, _) = Settings::from_stored(&stored);
         self.apply_name_limit(settings.name_limit);
-        *self.settings.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(settings);
+        *self.settings.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
+            Arc::new(settings);
         self.changed();
         self.setting(key)
     }
@@ -410,7 +428,9 @@ impl Gateway {
     pub async fn set_pause(&self, request: Option<PauseRequest>) -> Result<(), Refused> {
         let pause = request.map(|request| Pause {
             what: request.what,
-            until: request.seconds.map(|seconds| wall().saturating_add(seconds.saturating_mul(1000) as i64)),
+            until: request
+                .seconds
+                .map(|seconds| wall().saturating_add(seconds.saturating_mul(1000) as i64)),
         });
         let stored = pause.map(|pause| raw(&pause).get().to_owned());
         self.store.set_setting(PAUSE_KEY, stored.as_deref()).await?;
@@ -480,7 +500,8 @@ fn check_transport(transport: &Transport) -> Result<(), Refused> {
         }
         Transport::Stdio { .. } => Ok(()),
         Transport::Http { url, headers, .. } => {
-            crate::upstream::connect::check_target(url, headers).map_err(|failure| Refused::BadInput(failure.reason))
+            crate::upstream::connect::check_target(url, headers)
+                .map_err(|failure| Refused::BadInput(failure.reason))
         }
     }
 }

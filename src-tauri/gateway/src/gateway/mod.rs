@@ -29,6 +29,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, warn};
 
+use self::announce::Listeners;
 pub use self::{
     apps::{Activity, Apps, new_token},
     asker::{Asker, View},
@@ -36,7 +37,6 @@ pub use self::{
     snapshot::Place,
     transfer::without_secrets,
 };
-use self::announce::Listeners;
 use crate::{
     api::Pause,
     clock::{Clock, wall},
@@ -146,7 +146,8 @@ impl Gateway {
     /// Ends everything in good order, all upstreams' processes included.
     pub async fn close(&self) {
         self.ended.cancel();
-        let stops = self.upstreams().into_iter().map(|upstream| async move { upstream.stop().await });
+        let stops =
+            self.upstreams().into_iter().map(|upstream| async move { upstream.stop().await });
         futures::future::join_all(stops).await;
         self.tasks.close();
         if tokio::time::timeout(FAREWELL, self.tasks.wait()).await.is_err() {
@@ -261,8 +262,14 @@ impl Gateway {
                         warn!(upstream = %upstream.name, %error, "can't remember its era");
                     }
                 }
-                UpstreamEvent::LinkUp => self.read_again(&upstream, &crate::capability::CapabilityType::ALL, announce::Cause::NewLink),
-                UpstreamEvent::Invalidated(kinds) => self.read_again(&upstream, &kinds, announce::Cause::Told),
+                UpstreamEvent::LinkUp => self.read_again(
+                    &upstream,
+                    &crate::capability::CapabilityType::ALL,
+                    announce::Cause::NewLink,
+                ),
+                UpstreamEvent::Invalidated(kinds) => {
+                    self.read_again(&upstream, &kinds, announce::Cause::Told);
+                }
                 UpstreamEvent::Read { catalogue, .. } => {
                     let policy = upstream.definition().settings.auto_enable_new_capabilities;
                     let done = self.preferences.reconcile(id, &catalogue, policy, wall()).await;

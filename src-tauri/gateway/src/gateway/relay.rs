@@ -66,14 +66,14 @@ impl Gateway {
             Relayed::ReadResource => self.by_uri(asker, &mut params).await?,
             Relayed::Complete => self.by_reference(asker, &mut params).await?,
         };
-        let asked = Asked {
+        let request = Asked {
             method: method.method(),
             params,
             caller: Some(asker.caller()),
             headers: Vec::new(),
             nature: route.nature,
         };
-        let asking = ask::ask(&route.upstream, asked).await?;
+        let asking = ask::ask(&route.upstream, request).await?;
         Ok((route, asking))
     }
 
@@ -83,7 +83,8 @@ impl Gateway {
         kind: CapabilityType,
         params: &mut RawObject,
     ) -> Result<Route, NotRelayed> {
-        let name = params.str("name").ok_or(NotRelayed::BadParams("params.name must be a string"))?;
+        let name =
+            params.str("name").ok_or(NotRelayed::BadParams("params.name must be a string"))?;
         let route = self.route(asker, kind, &name).await?;
         params.set("name", raw(&route.key));
         Ok(route)
@@ -102,15 +103,18 @@ impl Gateway {
         asker: &Asker,
         params: &mut RawObject,
     ) -> Result<Route, NotRelayed> {
-        let wrong = NotRelayed::BadParams("params.ref must be a ref/prompt with a name or a ref/resource with a uri");
+        let wrong = NotRelayed::BadParams(
+            "params.ref must be a ref/prompt with a name or a ref/resource with a uri",
+        );
         let Some(mut reference) = params.object("ref") else { return Err(wrong) };
-        let (member, route) = match (reference.str("type").as_deref(), reference.str("name"), reference.str("uri")) {
-            (Some("ref/prompt"), Some(name), _) => {
-                ("name", self.route(asker, CapabilityType::Prompt, &name).await?)
-            }
-            (Some("ref/resource"), _, Some(uri)) => ("uri", self.template(asker, &uri).await?),
-            _ => return Err(wrong),
-        };
+        let (member, route) =
+            match (reference.str("type").as_deref(), reference.str("name"), reference.str("uri")) {
+                (Some("ref/prompt"), Some(name), _) => {
+                    ("name", self.route(asker, CapabilityType::Prompt, &name).await?)
+                }
+                (Some("ref/resource"), _, Some(uri)) => ("uri", self.template(asker, &uri).await?),
+                _ => return Err(wrong),
+            };
         reference.set(member, raw(&route.key));
         params.set("ref", reference.to_raw());
         Ok(route)
@@ -144,13 +148,14 @@ impl Gateway {
             Ok(result) if result.get().len() <= SCANNED => {
                 self.hand_out(route.upstream.id, uris(result));
             }
-            Ok(_) => {}
             Err(error) if matches!(code_of(error), Some(INVALID_PARAMS | METHOD_NOT_FOUND)) => {
                 let kinds = vec![route.kind];
-                route.upstream.invalidate(&kinds, "it answered that it doesn't know what it listed");
+                route
+                    .upstream
+                    .invalidate(&kinds, "it answered that it doesn't know what it listed");
                 self.heard(route.upstream.id, UpstreamEvent::Invalidated(kinds));
             }
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
     }
 }
@@ -187,6 +192,9 @@ mod tests {
             "structuredContent": { "deep": [{ "uri": "mem://2" }, { "uri": 3 }], "not": "\"uri\":\"mem://no" },
         }));
         let found = uris(&result);
-        assert!(found.contains(&"mem://1".to_owned()) && found.contains(&"mem://2".to_owned()), "{found:?}");
+        assert!(
+            found.contains(&"mem://1".to_owned()) && found.contains(&"mem://2".to_owned()),
+            "{found:?}"
+        );
     }
 }

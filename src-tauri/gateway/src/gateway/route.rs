@@ -32,7 +32,7 @@ impl Gateway {
     ) -> Result<Route, Fault> {
         let upstreams = self.visible(&asker.view);
         for upstream in &upstreams {
-            if let Some(key) = self.listed(&asker.view, upstream, kind, name) {
+            if let Some(key) = listed(&asker.view, upstream, kind, name) {
                 return self.allow(upstream, kind, key);
             }
         }
@@ -45,7 +45,7 @@ impl Gateway {
                 continue;
             }
             upstream.catalogue(kind).await?;
-            if let Some(key) = self.listed(&asker.view, upstream, kind, name) {
+            if let Some(key) = listed(&asker.view, upstream, kind, name) {
                 return self.allow(upstream, kind, key);
             }
         }
@@ -107,23 +107,7 @@ impl Gateway {
         Err(away.unwrap_or_else(|| self.unknown(asker, kind, wanted)))
     }
 
-    /// The upstream's key of what it lists under this name now.
-    fn listed(
-        &self,
-        view: &View,
-        upstream: &Upstream,
-        kind: CapabilityType,
-        name: &str,
-    ) -> Option<String> {
-        let catalogue = upstream.last_good(kind)?;
-        let item = match view {
-            View::All => catalogue.exposed(name),
-            View::One(_) => catalogue.get(name),
-        };
-        item.map(|item| item.key.clone())
-    }
-
-    /// The same from the stored preferences, for an upstream that is away or switched off.
+    /// What goes under this name by the stored preferences, for an upstream that is away or switched off.
     fn remembered(
         &self,
         view: &View,
@@ -134,7 +118,9 @@ impl Gateway {
         self.upstreams().into_iter().find_map(|upstream| {
             let key = match view {
                 View::One(one) if upstream.name != *one => return None,
-                View::One(_) => self.preferences().choice(upstream.id, kind, name).map(|_| name.to_owned()),
+                View::One(_) => {
+                    self.preferences().choice(upstream.id, kind, name).map(|_| name.to_owned())
+                }
                 View::All if kind == CapabilityType::Resource => {
                     self.preferences().choice(upstream.id, kind, name).map(|_| name.to_owned())
                 }
@@ -217,7 +203,10 @@ impl Gateway {
             Paused::Writes => "every tool that isn't read-only",
         };
         let until = match pause.until.and_then(|at| jiff::Timestamp::from_millisecond(at).ok()) {
-            Some(at) => format!("until {}", at.to_zoned_datetime(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M")),
+            Some(at) => format!(
+                "until {}",
+                at.to_zoned_datetime(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M")
+            ),
             None => "until its user resumes".to_owned(),
         };
         Err(Fault::new(
@@ -228,18 +217,32 @@ impl Gateway {
     }
 
     fn unknown(&self, asker: &Asker, kind: CapabilityType, name: &str) -> Fault {
-        let catalogues: Vec<Arc<Catalogue>> =
-            self.visible(&asker.view).iter().filter_map(|upstream| upstream.last_good(kind)).collect();
+        let catalogues: Vec<Arc<Catalogue>> = self
+            .visible(&asker.view)
+            .iter()
+            .filter_map(|upstream| upstream.last_good(kind))
+            .collect();
         let known = catalogues.iter().flat_map(|catalogue| &catalogue.items).map(|item| {
             match (&asker.view, &item.exposed) {
                 (View::All, Some(exposed)) => exposed.as_str(),
                 _ => item.key.as_str(),
             }
         });
-        let hint = nearest(name, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        let hint =
+            nearest(name, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
         let shown = crate::text::one_line(name, 200);
         Fault::new(Code::UnknownCapability, None, format!("unknown {kind} {shown:?}{hint}"))
     }
+}
+
+/// The upstream's key of what it lists under this name now.
+fn listed(view: &View, upstream: &Upstream, kind: CapabilityType, name: &str) -> Option<String> {
+    let catalogue = upstream.last_good(kind)?;
+    let item = match view {
+        View::All => catalogue.exposed(name),
+        View::One(_) => catalogue.get(name),
+    };
+    item.map(|item| item.key.clone())
 }
 
 fn carries_prefix(name: &str, upstream: &UpstreamName) -> bool {

@@ -57,19 +57,15 @@ impl Gateway {
 
     fn catalogue_view(&self, upstream: &Upstream, kind: CapabilityType) -> CatalogueView {
         let policy = upstream.definition().settings.auto_enable_new_capabilities;
-        let enabled =
-            |key: &str| self.preferences().is_enabled(upstream.id, kind, key, policy);
+        let enabled = |key: &str| self.preferences().is_enabled(upstream.id, kind, key, policy);
         let catalogue = upstream.last_good(kind);
-        let (total, on, warnings) = match &catalogue {
-            Some(catalogue) => {
-                let on = catalogue.items.iter().filter(|item| enabled(&item.key)).count();
-                (catalogue.items.len(), on, catalogue.warnings.clone())
-            }
-            None => {
-                let rows = self.preferences().of(upstream.id, kind);
-                let on = rows.iter().filter(|(_, choice)| choice.enabled).count();
-                (rows.len(), on, Vec::new())
-            }
+        let (total, on, warnings) = if let Some(catalogue) = &catalogue {
+            let on = catalogue.items.iter().filter(|item| enabled(&item.key)).count();
+            (catalogue.items.len(), on, catalogue.warnings.clone())
+        } else {
+            let rows = self.preferences().of(upstream.id, kind);
+            let on = rows.iter().filter(|(_, choice)| choice.enabled).count();
+            (rows.len(), on, Vec::new())
         };
         CatalogueView { kind, freshness: upstream.freshness(kind), total, on, warnings }
     }

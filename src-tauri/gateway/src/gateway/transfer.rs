@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Gateway, manage::Refused, lock};
+use super::{Gateway, lock, manage::Refused};
 use crate::{
     api::{Export, ExportedPreference, ExportedUpstream, Imported},
     capability::CapabilityType,
@@ -61,23 +61,13 @@ impl Gateway {
         let _one_at_a_time = self.changing.lock().await;
         for ExportedUpstream { definition, preferences } in import.upstreams {
             let name = definition.name.clone();
-            let upstream = match self.upstream(&name) {
-                Some(upstream) => {
-                    imported.merged.push(name.clone());
-                    upstream
-                }
-                None => {
-                    let blanks = blanks(&definition.transport);
-                    let upstream = self.begin(definition).await?;
-                    imported.added.push(name.clone());
-                    if !blanks.is_empty() {
-                        imported.notes.push(format!(
-                            "{name} needs a value for {}: exports carry no secrets; set it in the environment of Traygate or add the upstream again with it",
-                            blanks.join(", ")
-                        ));
-                    }
-                    upstream
-                }
+            let upstream = if let Some(upstream) = self.upstream(&name) {
+                imported.merged.push(name);
+                upstream
+            } else {
+                imported.notes.extend(left_out(&definition));
+                imported.added.push(name);
+                self.begin(definition).await?
             };
             for preference in preferences {
                 let ExportedPreference { kind, key, enabled, pinned } = preference;
@@ -138,12 +128,20 @@ fn masked_url(text: &str) -> String {
     format!("{url}?{}", query.join("&"))
 }
 
-/// The names of values that an export left out.
-fn blanks(transport: &Transport) -> Vec<String> {
-    let values = match transport {
+/// What to say of the values that an export left out.
+fn left_out(definition: &Definition) -> Option<String> {
+    let values = match &definition.transport {
         Transport::Stdio { env, .. } => env,
         Transport::Http { headers, .. } => headers,
     };
-    let left_out = |(name, value): (&String, &String)| (*value == placeholder(name)).then(|| name.clone());
-    values.iter().filter_map(left_out).collect()
+    let blank =
+        |(name, value): (&String, &String)| (*value == placeholder(name)).then(|| name.clone());
+    let blanks: Vec<_> = values.iter().filter_map(blank).collect();
+    (!blanks.is_empty()).then(|| {
+        format!(
+            "{} needs a value for {}: exports carry no secrets; set it in the environment of Traygate, or add the upstream again with it",
+            definition.name,
+            blanks.join(", ")
+        )
+    })
 }

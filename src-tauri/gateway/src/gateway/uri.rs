@@ -25,7 +25,8 @@ pub fn matches_template(template: &str, uri: &str) -> bool {
     let Some((literal, rest)) = template.split_once('{') else { return template == uri };
     let Some(uri) = uri.strip_prefix(literal) else { return false };
     let Some((expression, rest)) = rest.split_once('}') else { return false };
-    let crosses = expression.starts_with(['+', '#', '/', '?', '&', ';', '.']) || expression.contains('*');
+    let crosses =
+        expression.starts_with(['+', '#', '/', '?', '&', ';', '.']) || expression.contains('*');
     let ends = uri.char_indices().map(|(at, c)| at + c.len_utf8());
     std::iter::once(0)
         .chain(ends)

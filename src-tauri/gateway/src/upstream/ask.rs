@@ -116,7 +116,8 @@ impl Asking {
                 CallEvent::Failed(failure) => failure,
             };
             let again = async {
-                recover(&self.upstream, &self.link, &failure, self.asked.nature, &mut self.retried).await?;
+                recover(&self.upstream, &self.link, &failure, self.asked.nature, &mut self.retried)
+                    .await?;
                 begin(&self.upstream, &self.asked, &mut self.retried).await
             };
             match again.await {
@@ -148,7 +149,11 @@ impl Asking {
         }
         let idle = self.last_heard + seconds(settings.call_idle_timeout);
         let total = self.begun + seconds(settings.call_total_timeout);
-        if idle <= total { (idle, settings.call_idle_timeout) } else { (total, settings.call_total_timeout) }
+        if idle <= total {
+            (idle, settings.call_idle_timeout)
+        } else {
+            (total, settings.call_total_timeout)
+        }
     }
 
     /// The link stays: one slow answer is no outage. Dropping the call tells the upstream.
@@ -157,7 +162,10 @@ impl Asking {
         Fault::new(
             Code::UpstreamTimeout,
             Some(name),
-            format!("{name} did not answer {} within {limit} s; the request was cancelled", self.asked.method),
+            format!(
+                "{name} did not answer {} within {limit} s; the request was cancelled",
+                self.asked.method
+            ),
         )
     }
 }
@@ -190,7 +198,6 @@ async fn recover(
     retried: &mut bool,
 ) -> Result<(), Fault> {
     match failure.kind {
-        FailureKind::Bound => return Err(upstream.faulted(failure)),
         FailureKind::NeedsSignIn => {
             upstream.needs_sign_in(failure);
             return Err(upstream.faulted(failure));
@@ -200,7 +207,7 @@ async fn recover(
             sleep(Duration::from_secs(retry_after)).await;
             return Ok(());
         }
-        FailureKind::Busy { .. } => return Err(upstream.faulted(failure)),
+        FailureKind::Bound | FailureKind::Busy { .. } => return Err(upstream.faulted(failure)),
         _ => {}
     }
     upstream.evict(link);
@@ -257,16 +264,21 @@ pub async fn walk(upstream: &Arc<Upstream>, reader: Reader) -> Result<Option<Pag
             }
             Err(fault) => return Err(fault),
         };
-        let next = pages
-            .take(&result)
-            .map_err(|no_list| Fault::unavailable(&upstream.name, no_list))?;
+        let next =
+            pages.take(&result).map_err(|no_list| Fault::unavailable(&upstream.name, no_list))?;
         let Some(next) = next else { break };
         if !seen.insert(next.clone()) {
-            pages.warn(format!("{} gave the same cursor twice; what came before is shown", reader.kind.list_method()));
+            pages.warn(format!(
+                "{} gave the same cursor twice; what came before is shown",
+                reader.kind.list_method()
+            ));
             break;
         }
         if page >= MOST_PAGES || began.elapsed() > LONGEST_WALK {
-            pages.warn(format!("{}: stopped after {page} pages; what came before is shown", reader.kind.list_method()));
+            pages.warn(format!(
+                "{}: stopped after {page} pages; what came before is shown",
+                reader.kind.list_method()
+            ));
             break;
         }
         cursor = Some(next);
@@ -328,7 +340,9 @@ pub async fn listen(upstream: &Arc<Upstream>, link: &Arc<Link>) {
                 Ok(Err(error)) if code_of(&error) == Some(METHOD_NOT_FOUND) => return,
                 ended => debug!(upstream = %upstream.name, ok = ended.is_ok(), "its notices ended"),
             },
-            Err(failure) => debug!(upstream = %upstream.name, reason = %failure.reason, "no notices"),
+            Err(failure) => {
+                debug!(upstream = %upstream.name, reason = %failure.reason, "no notices");
+            }
         }
         if began.elapsed() > Duration::from_mins(1) {
             pause = Duration::from_secs(1);

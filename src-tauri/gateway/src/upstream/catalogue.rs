@@ -205,7 +205,10 @@ impl Pages {
         let Some(cursor) = cursor else { return Ok(None) };
         let text = as_str(cursor);
         if text.is_none() {
-            self.warn(format!("{} gave a nextCursor that is not a string; later pages are missing", kind.list_method()));
+            self.warn(format!(
+                "{} gave a nextCursor that is not a string; later pages are missing",
+                kind.list_method()
+            ));
         }
         Ok(text)
     }
@@ -363,10 +366,7 @@ const OBJECTS: [&str; 3] = ["annotations", "_meta", "outputSchema"];
 
 /// The item as it came, or with small things put right for which apps would throw away the whole
 /// list; or why it is left out. One bad item costs that item.
-fn repaired(
-    kind: CapabilityType,
-    item: &RawValue,
-) -> Result<(Box<RawValue>, Vec<String>), String> {
+fn repaired(kind: CapabilityType, item: &RawValue) -> Result<(Box<RawValue>, Vec<String>), String> {
     let object = RawObject::parse(item)
         .map_err(|_| format!("a {kind} that is not an object was left out"))?;
     let key_member = kind.key_member();
@@ -381,14 +381,19 @@ fn repaired(
     let mut right = object.clone();
     let mut repairs = Vec::new();
     let optional = TEXTS.iter().chain(&OBJECTS).chain(&["icons"]);
-    for name in optional.filter(|name| object.get(name).is_some_and(|value| value.get() == "null")) {
+    for name in optional.filter(|name| object.get(name).is_some_and(|value| value.get() == "null"))
+    {
         right.retain(|member| member != *name);
         repairs.push(format!("{kind} {key:?} has a {name} of null; it is shown without it"));
     }
-    if let Some(name) = TEXTS.iter().find(|name| right.get(name).is_some() && right.str(name).is_none()) {
+    if let Some(name) =
+        TEXTS.iter().find(|name| right.get(name).is_some() && right.str(name).is_none())
+    {
         return Err(left_out(&format!("its {name} is not a text")));
     }
-    if let Some(name) = OBJECTS.iter().find(|name| right.get(name).is_some() && right.object(name).is_none()) {
+    if let Some(name) =
+        OBJECTS.iter().find(|name| right.get(name).is_some() && right.object(name).is_none())
+    {
         return Err(left_out(&format!("its {name} is not an object")));
     }
     let needs_name = matches!(kind, CapabilityType::Resource | CapabilityType::Template);
@@ -413,7 +418,9 @@ fn repaired(
 fn input_schema(tool: &RawObject) -> Result<Option<Box<RawValue>>, &'static str> {
     let schema = tool.get("inputSchema").ok_or("it has no inputSchema")?;
     let schema = RawObject::parse(schema).map_err(|_| "its inputSchema is not an object")?;
-    let Some(types) = schema.get("type") else { return Ok(Some(schema.with("type", "object").to_raw())) };
+    let Some(types) = schema.get("type") else {
+        return Ok(Some(schema.with("type", "object").to_raw()));
+    };
     if as_str(types).as_deref() == Some("object") {
         return Ok(None);
     }

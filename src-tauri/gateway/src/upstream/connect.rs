@@ -39,9 +39,9 @@ pub const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-1
 /// After this long without an answer to `server/discover`, `initialize` is tried too.
 const PROBE: Duration = Duration::from_secs(8);
 /// How long a server may be silent while it starts.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_mins(1);
 /// And while its stderr shows that it is busy: a package download, a build.
-const BUSY_START: Duration = Duration::from_secs(120);
+const BUSY_START: Duration = Duration::from_mins(2);
 /// How long the end of a connection that was only tried may take.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -173,15 +173,17 @@ impl Dialler {
             Ok(connected) => return Ok(connected),
             Err(failure) => failure,
         };
-        if remembered == Some(Era::Legacy) && may_be_modern(&failure) {
-            if let Some(connected) = self.http_modern(target).await? {
-                return Ok(connected);
-            }
+        if remembered == Some(Era::Legacy)
+            && may_be_modern(&failure)
+            && let Some(connected) = self.http_modern(target).await?
+        {
+            return Ok(connected);
         }
-        if flavour == HttpFlavour::Auto && matches!(failure.kind, FailureKind::Status(400 | 404 | 405 | 406 | 415)) {
-            if let Ok(connected) = self.sse(target).await {
-                return Ok(connected);
-            }
+        if flavour == HttpFlavour::Auto
+            && matches!(failure.kind, FailureKind::Status(400 | 404 | 405 | 406 | 415))
+            && let Ok(connected) = self.sse(target).await
+        {
+            return Ok(connected);
         }
         Err(failure)
     }
@@ -225,7 +227,8 @@ impl Dialler {
                 Ok(()) => return Ok(attempt),
                 Err(failure) => {
                     hang_up(attempt.0).await;
-                    let try_older = matches!(failure.kind, FailureKind::Status(400) | FailureKind::Refused(_));
+                    let try_older =
+                        matches!(failure.kind, FailureKind::Status(400) | FailureKind::Refused(_));
                     let failure = first_failure.get_or_insert(failure);
                     if !try_older {
                         return Err(failure.clone());
@@ -276,7 +279,8 @@ impl Dialler {
                 &serde_json::json!({ "roots": { "listChanged": true }, "sampling": {}, "elicitation": {} }),
             )
             .with("clientInfo", &own_info());
-        let answer = self.patiently(link.begin_in(Request::own("initialize", params), None)).await?;
+        let answer =
+            self.patiently(link.begin_in(Request::own("initialize", params), None)).await?;
         let answer = self.patiently(answer.answer()).await?;
         let result = answer.map_err(|error| refusal("initialize", &error))?;
         let hello = legacy_hello(&result)?;
@@ -325,10 +329,15 @@ impl Target {
         let misconfigured =
             |why: String| Failure::new(FailureKind::Misconfigured, Ran::CertainlyNot, why);
         let url = Url::parse(url).map_err(|error| {
-            misconfigured(format!("its URL can't be read ({error}); set it again with traygate add"))
+            misconfigured(format!(
+                "its URL can't be read ({error}); set it again with traygate add"
+            ))
         })?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(misconfigured(format!("its URL begins with {}:, not http: or https:", url.scheme())));
+            return Err(misconfigured(format!(
+                "its URL begins with {}:, not http: or https:",
+                url.scheme()
+            )));
         }
         let mut map = HeaderMap::new();
         for (name, value) in headers {
@@ -336,7 +345,9 @@ impl Target {
                 .parse()
                 .map_err(|_| misconfigured(format!("{name:?} is not a valid header name")))?;
             let mut value: HeaderValue = value.parse().map_err(|_| {
-                misconfigured(format!("the value of the header {name} has characters that a header can't carry"))
+                misconfigured(format!(
+                    "the value of the header {name} has characters that a header can't carry"
+                ))
             })?;
             value.set_sensitive(true);
             map.append(header, value);
@@ -402,9 +413,9 @@ fn legacy_hello(result: &RawValue) -> Result<Hello, Failure> {
     let garbage = |why: String| Failure::new(FailureKind::Garbage, Ran::Perhaps, why);
     let result = RawObject::parse(result)
         .map_err(|_| garbage("its answer to initialize is not an object".to_owned()))?;
-    let version = result.str("protocolVersion").ok_or_else(|| {
-        garbage("its answer to initialize names no protocolVersion".to_owned())
-    })?;
+    let version = result
+        .str("protocolVersion")
+        .ok_or_else(|| garbage("its answer to initialize names no protocolVersion".to_owned()))?;
     if !LEGACY.contains(&version.as_str()) {
         return Err(garbage(format!(
             "it answered initialize with protocol version {version}, which Traygate doesn't speak (it speaks {}, and {MODERN} without initialize)",

@@ -108,8 +108,11 @@ pub struct Question {
     pub method: String,
     pub params: Option<Box<RawValue>>,
     /// Dropped without an answer, the upstream is told that the app can't.
-    pub reply: oneshot::Sender<Result<Box<RawValue>, Box<RawValue>>>,
+    pub reply: oneshot::Sender<Reply>,
 }
+
+/// A result or an error, raw.
+pub type Reply = Result<Box<RawValue>, Box<RawValue>>;
 
 /// What an upstream says that belongs to no request.
 #[derive(Debug)]
@@ -251,9 +254,10 @@ impl Link {
     }
 
     fn obituary(&self, ran: Ran) -> Failure {
-        let mut failure = self.death.get().cloned().unwrap_or_else(|| {
-            Failure::new(FailureKind::Gone, ran, "the connection is closed")
-        });
+        let mut failure =
+            self.death.get().cloned().unwrap_or_else(|| {
+                Failure::new(FailureKind::Gone, ran, "the connection is closed")
+            });
         failure.ran = ran;
         failure
     }
@@ -313,7 +317,8 @@ impl Link {
         };
         // On a request's own stream only its answer comes, whatever id a server gives it. Late,
         // doubled and unknown answers find nobody and are harmless.
-        let Some(tag) = origin.or_else(|| message.id.and_then(tag_of)).or_else(|| self.only_request(&event))
+        let Some(tag) =
+            origin.or_else(|| message.id.and_then(tag_of)).or_else(|| self.only_request(&event))
         else {
             return;
         };
@@ -411,7 +416,7 @@ impl Link {
         method: &str,
         params: Option<&RawValue>,
         origin: Option<u64>,
-    ) -> Result<oneshot::Receiver<Result<Box<RawValue>, Box<RawValue>>>, String> {
+    ) -> Result<oneshot::Receiver<Reply>, String> {
         let waiting = self.waiting();
         let waiting = waiting.as_ref().ok_or("the connection is closed")?;
         let tag = attribute(waiting, origin).ok_or_else(|| {
@@ -425,7 +430,7 @@ impl Link {
         Ok(answer)
     }
 
-    async fn reply(&self, id: Box<RawValue>, answer: Result<Box<RawValue>, Box<RawValue>>) {
+    async fn reply(&self, id: Box<RawValue>, answer: Reply) {
         let mut message = RawObject::default().with("jsonrpc", "2.0");
         message.set("id", id);
         match answer {
@@ -476,7 +481,7 @@ impl Call {
     }
 
     /// The answer alone, for requests of Traygate's own. An error is the upstream's, raw.
-    pub async fn answer(mut self) -> Result<Result<Box<RawValue>, Box<RawValue>>, Failure> {
+    pub async fn answer(mut self) -> Result<Reply, Failure> {
         loop {
             match self.next().await {
                 CallEvent::Result(result) => return Ok(Ok(result)),
@@ -547,10 +552,8 @@ fn outgoing(tag: u64, request: &Request, modern: Option<&str>) -> Outgoing {
         params.set("_meta", meta.to_raw());
     }
     let name = ["name", "uri", "taskId"].into_iter().find_map(|key| params.str(key));
-    let mut message = RawObject::default()
-        .with("jsonrpc", "2.0")
-        .with("id", &tag)
-        .with("method", request.method);
+    let mut message =
+        RawObject::default().with("jsonrpc", "2.0").with("id", &tag).with("method", request.method);
     if !params.is_empty() {
         message.set("params", params.to_raw());
     }

@@ -143,7 +143,8 @@ impl List {
         let slot = self.slot();
         let fault = slot.fault.as_ref().map(|(fault, since)| (fault.message.clone(), *since));
         let Some(current) = &slot.current else {
-            return fault.map_or(Freshness::Unread, |(because, _)| Freshness::Unavailable { because });
+            return fault
+                .map_or(Freshness::Unread, |(because, _)| Freshness::Unavailable { because });
         };
         if let Some((because, since)) = fault.or_else(|| slot.ended.clone()) {
             return Freshness::Stale { since, because };
@@ -158,12 +159,14 @@ impl List {
                 let left = now.until(deadline).as_millis() as i64;
                 Freshness::Fresh { until: Some(wall() + left) }
             }
-            Fresh::Until(_) => {
-                Freshness::Stale { since: slot.read_at, because: "its time is over; the next need reads it anew".to_owned() }
-            }
+            Fresh::Until(_) => Freshness::Stale {
+                since: slot.read_at,
+                because: "its time is over; the next need reads it anew".to_owned(),
+            },
             Fresh::Never => Freshness::Stale {
                 since: slot.read_at,
-                because: "the upstream gives no time to keep it; each need reads it anew".to_owned(),
+                because: "the upstream gives no time to keep it; each need reads it anew"
+                    .to_owned(),
             },
         }
     }

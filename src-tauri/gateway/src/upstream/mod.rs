@@ -73,7 +73,10 @@ pub enum UpstreamEvent {
     /// Its list of these types is no longer what was read.
     Invalidated(Vec<CapabilityType>),
     /// A catalogue was read; `changed`: it differs from what was there.
-    Read { catalogue: Arc<Catalogue>, changed: bool },
+    Read {
+        catalogue: Arc<Catalogue>,
+        changed: bool,
+    },
     ResourceUpdated(String),
 }
 
@@ -244,7 +247,8 @@ impl Upstream {
         }
         let (upstream, link) = (Arc::clone(self), Arc::clone(link));
         self.tasks.spawn(async move {
-            let request = Request::own("logging/setLevel", RawObject::default().with("level", &level));
+            let request =
+                Request::own("logging/setLevel", RawObject::default().with("level", &level));
             let told = async { link.begin(request).await?.answer().await };
             if !matches!(tokio::time::timeout(LEVEL, told).await, Ok(Ok(Ok(_)))) {
                 debug!(upstream = %upstream.name, "it did not take the log level");
@@ -274,7 +278,10 @@ impl Upstream {
     }
 
     /// The catalogue, read if it isn't fresh; the last good one if that fails.
-    pub async fn catalogue(self: &Arc<Self>, kind: CapabilityType) -> Result<Arc<Catalogue>, Fault> {
+    pub async fn catalogue(
+        self: &Arc<Self>,
+        kind: CapabilityType,
+    ) -> Result<Arc<Catalogue>, Fault> {
         match self.find(kind) {
             Found::Fresh(catalogue) => Ok(catalogue),
             Found::Reading(reading, _) => match reading.await {
@@ -508,7 +515,10 @@ impl Upstream {
 
     /// The user signed in, or wants it tried all the same.
     pub fn forgive(&self) {
-        if matches!(self.standing.borrow().state, State::NeedsSignIn { .. } | State::Misconfigured { .. }) {
+        if matches!(
+            self.standing.borrow().state,
+            State::NeedsSignIn { .. } | State::Misconfigured { .. }
+        ) {
             self.set_state(State::Connecting);
         }
         self.nudge();

@@ -53,7 +53,8 @@ impl LinkSlot {
     /// Forgets this link, if it is the one in place.
     pub fn forget(&self, dead: &Arc<Link>) -> bool {
         let mut slot = self.slot();
-        slot.take_if(|dial| matches!(dial.peek(), Some(Ok(link)) if Arc::ptr_eq(link, dead))).is_some()
+        slot.take_if(|dial| matches!(dial.peek(), Some(Ok(link)) if Arc::ptr_eq(link, dead)))
+            .is_some()
     }
 
     /// Forgets whatever is in place, and hands a live link over.
