@@ -80,7 +80,8 @@ fn host(runtime: &Runtime, arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let gateway = match runtime.block_on(Host::start(options)) {
         Ok(host) => {
             println!("Traygate serves {}", host.endpoint());
-            runtime.block_on(Gateway::keep(host))
+            let _within = runtime.enter();
+            Gateway::keep(host)
         }
         Err(error @ HostError::AlreadyRunning { .. }) => {
             println!("{error}");

@@ -253,6 +253,8 @@ async fn an_upstream_is_not_asked_for_what_it_does_not_have() -> Result<()> {
     let options = FakeOptions::stdio(FakeEra::Legacy).with("--no-prompts --no-resources");
     let (traygate, fake, token) = host_with("fake", options).await?;
     let other = traygate.add_fake("other", FakeOptions::stdio(FakeEra::Modern)).await?;
+    // A link that comes up while an app listens is read once unasked.
+    traygate.state("other", "ready").await?;
     let app = app(&traygate, AppEra::Legacy, &token).await?;
     assert_eq!(app.keys(CapabilityType::Prompt).await?, ["other__greet", "other__plain"]);
     assert_eq!(app.keys(CapabilityType::Resource).await?.len(), 2);
