@@ -73,11 +73,13 @@ pub fn routes(control: Control, guard: &Guard) -> Router {
 type Answer<T> = Result<Json<T>, Refused>;
 
 async fn status(State(control): State<Control>) -> Json<Snapshot> {
+    control.gateway.look_at_all().await;
     Json(control.gateway.snapshot(&control.place))
 }
 
 async fn upstreams(State(control): State<Control>) -> Json<Vec<UpstreamView>> {
     let gateway = &control.gateway;
+    gateway.look_at_all().await;
     Json(gateway.upstreams().iter().map(|upstream| gateway.view(upstream)).collect())
 }
 

@@ -240,16 +240,32 @@ impl Gateway {
         Ok(upstream)
     }
 
-    /// What it offers, read first where it never was; what can't be read is shown as remembered.
+    /// What it offers, read first if it isn't fresh; what can't be read is shown as remembered.
     pub async fn look(&self, name: &str) -> Result<Arc<Upstream>, Refused> {
         let upstream = self.named(name)?;
         if upstream.is_enabled() && !upstream.is_down() {
-            let budget = self.settings().list_budget;
-            let reads = CapabilityType::ALL
-                .map(|kind| tokio::time::timeout(budget, upstream.catalogue(kind)));
-            futures::future::join_all(reads).await;
+            self.read_within_budget(&upstream, &CapabilityType::ALL).await;
         }
         Ok(upstream)
+    }
+
+    /// Reads what nobody has read yet, so that the user sees numbers and not dashes. Waits for
+    /// none that is still starting.
+    pub async fn look_at_all(&self) {
+        let upstreams = self.upstreams();
+        let reads = upstreams.iter().filter(|upstream| upstream.is_up()).map(|upstream| async {
+            let mut unread = CapabilityType::ALL.to_vec();
+            unread.retain(|kind| upstream.last_good(*kind).is_none());
+            self.read_within_budget(upstream, &unread).await;
+        });
+        futures::future::join_all(reads).await;
+    }
+
+    async fn read_within_budget(&self, upstream: &Arc<Upstream>, kinds: &[CapabilityType]) {
+        let budget = self.settings().list_budget;
+        let reads =
+            kinds.iter().map(|kind| tokio::time::timeout(budget, upstream.catalogue(*kind)));
+        futures::future::join_all(reads).await;
     }
 
     /// A fresh transient connection beside whatever is there: what was found, and how fast.
@@ -285,7 +301,7 @@ impl Gateway {
     pub async fn toggle(&self, name: &str, toggle: Toggle) -> Result<CapabilityView, Refused> {
         let upstream = self.named(name)?;
         let Toggle { kind, key, enabled, pinned } = toggle;
-        self.must_know(&upstream, kind, &key)?;
+        self.must_know(&upstream, kind, &key).await?;
         if let Some(enabled) = enabled {
             self.preferences().set(upstream.id, kind, &key, enabled, wall()).await?;
         }
@@ -298,29 +314,37 @@ impl Gateway {
 
     pub async fn forget(&self, name: &str, kind: CapabilityType, key: &str) -> Result<(), Refused> {
         let upstream = self.named(name)?;
-        self.must_know(&upstream, kind, key)?;
+        self.must_know(&upstream, kind, key).await?;
         self.preferences().forget(upstream.id, kind, key).await?;
         self.changed();
         Ok(())
     }
 
-    /// Toggling a name that nobody ever saw would be a typing error, kept for ever.
-    fn must_know(
+    /// Toggling a name that nobody ever saw would be a typing error, kept for ever. One that isn't
+    /// known yet may be new: one read decides.
+    async fn must_know(
         &self,
-        upstream: &Upstream,
+        upstream: &Arc<Upstream>,
         kind: CapabilityType,
         key: &str,
     ) -> Result<(), Refused> {
-        let catalogue = upstream.last_good(kind);
-        let listed = catalogue.as_ref().is_some_and(|catalogue| catalogue.get(key).is_some());
-        if listed || self.preferences().choice(upstream.id, kind, key).is_some() {
+        let known = || {
+            let catalogue = upstream.last_good(kind);
+            catalogue.is_some_and(|catalogue| catalogue.get(key).is_some())
+                || self.preferences().choice(upstream.id, kind, key).is_some()
+        };
+        if !known() && upstream.is_enabled() && !upstream.is_down() {
+            self.read_within_budget(upstream, &[kind]).await;
+        }
+        if known() {
             return Ok(());
         }
+        let catalogue = upstream.last_good(kind);
         let rows = self.preferences().of(upstream.id, kind);
         let items = catalogue.iter().flat_map(|catalogue| &catalogue.items);
-        let known =
+        let names =
             items.map(|item| item.key.as_str()).chain(rows.iter().map(|(key, _)| key.as_str()));
-        let hint = did_you_mean(key, known);
+        let hint = did_you_mean(key, names);
         let name = &upstream.name;
         let shown = crate::text::one_line(key, 200);
         Err(Refused::NotFound(format!(

@@ -219,6 +219,10 @@ impl Upstream {
         )
     }
 
+    pub fn is_up(&self) -> bool {
+        self.link.is_up()
+    }
+
     /// Why it can't serve, as an app is told.
     pub fn fault(&self) -> Fault {
         let standing = self.standing();
