@@ -192,10 +192,12 @@ impl ServerHandler for Handler {
             .enable_tools()
             .enable_tool_list_changed()
             .build();
-        ServerConfig::new(capabilities)
+        let mut info = ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("traygate", env!("CARGO_PKG_VERSION")))
             // rmcp would offer the modern era's version in a handshake, which has none.
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
+        info.instructions = self.gateway.instructions(&self.view);
+        info
     }
 
     /// What a request may name in its own `_meta`: only versions that have no handshake. The

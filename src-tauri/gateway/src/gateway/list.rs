@@ -18,7 +18,7 @@ use super::{Asker, Gateway, View, uri};
 use crate::{
     capability::CapabilityType,
     definition::Era,
-    fault::Fault,
+    fault::{Code, Fault},
     json::raw,
     upstream::{
         Upstream,
@@ -94,6 +94,13 @@ impl Gateway {
             cursor => cursor.flatten(),
         };
         let upstreams = self.visible(&asker.view);
+        if let (View::One(name), []) = (&asker.view, &upstreams[..]) {
+            return Err(NotListed::Fault(Fault::new(
+                Code::CapabilityDisabled,
+                Some(name),
+                format!("{name} is disabled in Traygate; its user can enable it there"),
+            )));
+        }
         let budget = self.settings().list_budget;
         let shares =
             join_all(upstreams.into_iter().map(|upstream| share(upstream, kind, budget))).await;

@@ -270,7 +270,7 @@ impl Gateway {
                 UpstreamEvent::Invalidated(kinds) => {
                     self.read_again(&upstream, &kinds, announce::Cause::Told);
                 }
-                UpstreamEvent::Read { catalogue, .. } => {
+                UpstreamEvent::Read(catalogue) => {
                     let policy = upstream.definition().settings.auto_enable_new_capabilities;
                     let done = self.preferences.reconcile(id, &catalogue, policy, wall()).await;
                     if let Err(error) = done {

@@ -1,8 +1,8 @@
 //! What the user sees, at one moment.
 
-use std::sync::Arc;
+use std::{fmt::Write as _, sync::Arc};
 
-use super::Gateway;
+use super::{Gateway, View};
 use crate::{
     api::{Capabilities, CapabilityView, CatalogueView, Snapshot, UpstreamView},
     capability::CapabilityType,
@@ -10,6 +10,9 @@ use crate::{
     names::{ExposedName, UpstreamName},
     upstream::Upstream,
 };
+
+/// How many characters of instructions an app is given.
+const INSTRUCTIONS: usize = 8_000;
 
 /// Where the host is reached and keeps its files: what the gateway itself doesn't know.
 #[derive(Clone, Debug)]
@@ -68,6 +71,29 @@ impl Gateway {
             (rows.len(), on, Vec::new())
         };
         CatalogueView { kind, freshness: upstream.freshness(kind), total, on, warnings }
+    }
+
+    /// What the upstreams of a view say about their use, for models. Bounded: it takes room in
+    /// every conversation.
+    pub fn instructions(&self, view: &View) -> Option<String> {
+        let mut all = String::new();
+        for upstream in self.visible(view) {
+            let hello = upstream.standing().hello;
+            let Some(text) = hello.and_then(|hello| hello.instructions) else { continue };
+            match view {
+                View::One(_) => all.push_str(&text),
+                View::All => {
+                    // Names are how a model tells whose tools are meant.
+                    let _ = write!(all, "# {}\n{}\n\n", upstream.name, text.trim());
+                }
+            }
+        }
+        if let Some((cut, _)) = all.char_indices().nth(INSTRUCTIONS) {
+            all.truncate(cut);
+            all.push('…');
+        }
+        let all = all.trim_end();
+        (!all.is_empty()).then(|| all.to_owned())
     }
 
     /// What it offers, live or remembered, with the user's choices.

@@ -420,7 +420,7 @@ impl Link {
         let waiting = self.waiting();
         let waiting = waiting.as_ref().ok_or("the connection is closed")?;
         let tag = attribute(waiting, origin).ok_or_else(|| {
-            format!("Traygate can't tell which app's request {method} belongs to; if this upstream asks questions, let it serve each app by itself: traygate set <upstream> isolation=isolated")
+            format!("several apps use this server at once, and Traygate can't tell which of their requests {method} belongs to")
         })?;
         let (reply, answer) = oneshot::channel();
         let params = params.map(ToOwned::to_owned);

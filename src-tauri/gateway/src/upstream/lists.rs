@@ -115,25 +115,22 @@ impl List {
         *slot = Slot { generation, next_read: slot.next_read, ..Slot::default() };
     }
 
-    /// Takes the outcome of a read and the generation in which it asked. Returns whether what apps
-    /// can see may differ now.
-    pub fn settle(&self, number: u64, generation: u64, outcome: &Outcome) -> bool {
+    /// Takes the outcome of a read and the generation in which it asked.
+    pub fn settle(&self, number: u64, generation: u64, outcome: &Outcome) {
         let mut slot = self.slot();
         slot.reading.take_if(|read| read.number == number);
         match outcome {
             Ok(catalogue) => {
-                let before = slot.current.replace(Arc::clone(catalogue));
-                let was_missing = slot.fault.take().is_some() && before.is_none();
+                slot.current = Some(Arc::clone(catalogue));
                 slot.read_at = wall();
+                slot.fault = None;
                 if generation == slot.generation {
                     slot.ended = None;
                 }
-                was_missing || before.is_none_or(|before| before.digest != catalogue.digest)
             }
             Err(fault) => {
                 let since = slot.fault.as_ref().map_or_else(wall, |(_, since)| *since);
                 slot.fault = Some((fault.clone(), since));
-                false
             }
         }
     }

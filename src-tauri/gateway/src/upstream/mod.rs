@@ -72,11 +72,7 @@ pub enum UpstreamEvent {
     LinkUp,
     /// Its list of these types is no longer what was read.
     Invalidated(Vec<CapabilityType>),
-    /// A catalogue was read; `changed`: it differs from what was there.
-    Read {
-        catalogue: Arc<Catalogue>,
-        changed: bool,
-    },
+    Read(Arc<Catalogue>),
     ResourceUpdated(String),
 }
 
@@ -304,11 +300,10 @@ impl Upstream {
                 outcome = upstream.read(kind, number, &mut generation) => outcome,
                 () = upstream.ended.cancelled() => Err(upstream.fault()),
             };
-            let changed = upstream.list(kind).settle(number, generation, &outcome);
+            upstream.list(kind).settle(number, generation, &outcome);
             match &outcome {
                 Ok(catalogue) => {
-                    let catalogue = Arc::clone(catalogue);
-                    upstream.tell(UpstreamEvent::Read { catalogue, changed });
+                    upstream.tell(UpstreamEvent::Read(Arc::clone(catalogue)));
                     upstream.recovered();
                 }
                 Err(fault) => upstream.degraded(kind, fault),
