@@ -64,6 +64,8 @@ impl Traygate {
     pub fn command(&self) -> Command {
         let mut command = Command::new(process::binary("traygate"));
         command.env("TRAYGATE_HOME", self.home.path()).env(process::MARK, &self.mark);
+        // What this machine's user has in the start-up files of a shell is no part of a test.
+        command.env("SHELL", "/bin/sh").env("HOME", self.home.path());
         command
     }
 

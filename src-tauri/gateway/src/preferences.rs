@@ -6,10 +6,14 @@ use std::{
     sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
+use futures::{FutureExt as _, future::BoxFuture};
+use tracing::error;
+
 use crate::{
     capability::CapabilityType,
+    clock::wall,
     store::{Store, StoreError, UpstreamId},
-    upstream::catalogue::Catalogue,
+    upstream::{Remember, Upstream, catalogue::Catalogue},
 };
 
 /// `last_seen_at` of a row moves at most this often, in milliseconds.
@@ -17,6 +21,26 @@ const SEEN_EVERY: i64 = 60_000;
 /// A resource gone for this long whose choice is the policy's own is forgotten: URIs with dates in
 /// them would grow without bound.
 const RESOURCE_LIFE: i64 = 90 * 24 * 60 * 60 * 1000;
+
+impl Remember for Preferences {
+    fn remember<'a>(
+        &'a self,
+        upstream: &'a Upstream,
+        catalogue: &'a Catalogue,
+    ) -> BoxFuture<'a, ()> {
+        async move {
+            let policy = upstream.definition().settings.auto_enable_new_capabilities;
+            match self.reconcile(upstream.id, catalogue, policy, wall()).await {
+                // Removed while it was read: there is nothing to remember.
+                Ok(()) | Err(StoreError::Gone) => {}
+                Err(error) => {
+                    error!(upstream = %upstream.name, %error, "can't note what it offers");
+                }
+            }
+        }
+        .boxed()
+    }
+}
 
 /// What is remembered of one capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

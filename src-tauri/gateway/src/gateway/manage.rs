@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::{Asker, Gateway, PAUSE_KEY, View, lock, relay::Relayed};
+use super::{Asker, Gateway, PAUSE_KEY, TRANSIENT, View, lock, relay::Relayed};
 use crate::{
     api::{
         self, Added, CapabilityView, Change, Pause, PauseRequest, SettingView, TestReport, Toggle,
@@ -272,12 +272,8 @@ impl Gateway {
     pub async fn test(&self, definition: Definition) -> Result<TestReport, Refused> {
         check_transport(&definition.transport)?;
         let begun = Instant::now();
-        let transient = self.make(
-            crate::store::UpstreamId(0),
-            Definition { enabled: true, ..definition },
-            None,
-            Arc::default(),
-        );
+        let transient =
+            self.make(TRANSIENT, Definition { enabled: true, ..definition }, None, Arc::default());
         // Whoever stops waiting leaves no process behind.
         let gone = CancellationToken::new();
         let _guard = gone.clone().drop_guard();

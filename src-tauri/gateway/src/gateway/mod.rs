@@ -27,7 +27,7 @@ use std::{
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{error, warn};
+use tracing::warn;
 
 use self::announce::Listeners;
 pub use self::{
@@ -46,13 +46,15 @@ use crate::{
     settings::Settings,
     store::{Store, StoreError, UpstreamId},
     upstream::{
-        Parts, Upstream, UpstreamEvent,
+        Parts, Remember, Upstream, UpstreamEvent,
         connect::Dialler,
         log::UpstreamLog,
         wire::{self, Bounds},
     },
 };
 
+/// The place of an upstream that is only tried: it is in no table and nothing of it is remembered.
+const TRANSIENT: UpstreamId = UpstreamId(0);
 /// How many handed-out URIs are remembered.
 const HANDED_OUT: usize = 10_000;
 /// How long the end of everything may take.
@@ -71,7 +73,7 @@ pub enum NotOpened {
 
 pub struct Gateway {
     store: Store,
-    preferences: Preferences,
+    preferences: Arc<Preferences>,
     apps: Apps,
     stored_settings: Mutex<BTreeMap<String, String>>,
     settings: RwLock<Arc<Settings>>,
@@ -108,7 +110,7 @@ impl Gateway {
         let stored = store.upstreams().await?;
         let (events, told) = mpsc::unbounded_channel();
         let gateway = Arc::new(Self {
-            preferences: Preferences::load(store.clone()).await?,
+            preferences: Arc::new(Preferences::load(store.clone()).await?),
             apps: Apps::load(store.clone()).await?,
             pause: Mutex::new(stored_pause(&stored_settings)),
             stored_settings: Mutex::new(stored_settings),
@@ -230,6 +232,7 @@ impl Gateway {
             clock: self.clock.clone(),
             name_limit: Arc::clone(&self.name_limit),
             events: self.events.clone(),
+            memory: (id != TRANSIENT).then(|| Arc::clone(&self.preferences) as Arc<dyn Remember>),
         })
     }
 
@@ -256,7 +259,7 @@ impl Gateway {
             // One that was replaced or removed meanwhile has nothing to say any more.
             let Some(upstream) = self.by_id(id) else { continue };
             match event {
-                UpstreamEvent::State => {}
+                UpstreamEvent::State | UpstreamEvent::Read => {}
                 UpstreamEvent::Era(era) => {
                     if let Err(error) = self.store.remember_era(id, era).await {
                         warn!(upstream = %upstream.name, %error, "can't remember its era");
@@ -269,13 +272,6 @@ impl Gateway {
                 ),
                 UpstreamEvent::Invalidated(kinds) => {
                     self.read_again(&upstream, &kinds, announce::Cause::Told);
-                }
-                UpstreamEvent::Read(catalogue) => {
-                    let policy = upstream.definition().settings.auto_enable_new_capabilities;
-                    let done = self.preferences.reconcile(id, &catalogue, policy, wall()).await;
-                    if let Err(error) = done {
-                        error!(upstream = %upstream.name, %error, "can't note what it offers");
-                    }
                 }
                 // Nobody can subscribe yet.
                 UpstreamEvent::ResourceUpdated(_) => continue,

@@ -22,6 +22,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use tokio::{
     sync::{Notify, mpsc, watch},
     time::Instant,
@@ -72,8 +73,19 @@ pub enum UpstreamEvent {
     LinkUp,
     /// Its list of these types is no longer what was read.
     Invalidated(Vec<CapabilityType>),
-    Read(Arc<Catalogue>),
+    /// A catalogue was read.
+    Read,
     ResourceUpdated(String),
+}
+
+/// Who remembers what an upstream was seen to offer. Told of every catalogue that was read before
+/// anybody else sees it, so that no choice is asked for what nobody remembers.
+pub trait Remember: Send + Sync {
+    fn remember<'a>(
+        &'a self,
+        upstream: &'a Upstream,
+        catalogue: &'a Catalogue,
+    ) -> BoxFuture<'a, ()>;
 }
 
 /// Where an upstream stands, for people.
@@ -94,6 +106,8 @@ pub struct Parts {
     /// Bytes; the setting may change while the upstream lives.
     pub name_limit: Arc<AtomicU16>,
     pub events: mpsc::UnboundedSender<(UpstreamId, UpstreamEvent)>,
+    /// `None` for one that is only tried.
+    pub memory: Option<Arc<dyn Remember>>,
 }
 
 /// One upstream from the time it is enabled until it is disabled, removed or redefined; after
@@ -107,6 +121,7 @@ pub struct Upstream {
     clock: Clock,
     name_limit: Arc<AtomicU16>,
     events: mpsc::UnboundedSender<(UpstreamId, UpstreamEvent)>,
+    memory: Option<Arc<dyn Remember>>,
     standing: watch::Sender<Standing>,
     link: LinkSlot,
     lists: [List; 4],
@@ -131,6 +146,7 @@ impl Upstream {
             clock: parts.clock,
             name_limit: parts.name_limit,
             events: parts.events,
+            memory: parts.memory,
             standing: watch::Sender::new(Standing { state, since: wall(), hello: None }),
             link: LinkSlot::default(),
             lists: Default::default(),
@@ -300,10 +316,13 @@ impl Upstream {
                 outcome = upstream.read(kind, number, &mut generation) => outcome,
                 () = upstream.ended.cancelled() => Err(upstream.fault()),
             };
+            if let (Ok(catalogue), Some(memory)) = (&outcome, &upstream.memory) {
+                memory.remember(&upstream, catalogue).await;
+            }
             upstream.list(kind).settle(number, generation, &outcome);
             match &outcome {
-                Ok(catalogue) => {
-                    upstream.tell(UpstreamEvent::Read(Arc::clone(catalogue)));
+                Ok(_) => {
+                    upstream.tell(UpstreamEvent::Read);
                     upstream.recovered();
                 }
                 Err(fault) => upstream.degraded(kind, fault),
