@@ -189,6 +189,9 @@ pub struct Serve {
     /// The port, instead of the configured one
     #[arg(long)]
     pub port: Option<u16>,
+    /// Say nothing on standard output and make no token: nobody would see it
+    #[arg(long, hide = true)]
+    pub background: bool,
 }
 
 #[derive(Args)]

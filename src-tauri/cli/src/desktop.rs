@@ -27,7 +27,7 @@ pub fn open(paths: Paths, output: Output) -> Result<()> {
         (false, _) => "there is no display",
     };
     remark(&format!("{why_not}, so Traygate serves without a desktop"));
-    serve::run(paths, None, output)
+    serve::run(paths, None, serve::Reader::Somebody(output))
 }
 
 /// Whether a window could be shown.

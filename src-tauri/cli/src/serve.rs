@@ -17,18 +17,29 @@ use crate::{
 /// The app that a new user's first token belongs to.
 const FIRST_APP: &str = "first app";
 
-pub fn run(paths: Paths, port: Option<u16>, output: Output) -> Result<()> {
-    log_to_stderr();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(host(paths, port, output))
+/// Who reads what the host says at its start.
+#[derive(Clone, Copy)]
+pub enum Reader {
+    Somebody(Output),
+    /// It was started in the background: a token would be shown to nobody, and never again.
+    Nobody,
 }
 
-async fn host(paths: Paths, port: Option<u16>, output: Output) -> Result<()> {
+pub fn run(paths: Paths, port: Option<u16>, reader: Reader) -> Result<()> {
+    log_to_stderr();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(host(paths, port, reader))
+}
+
+async fn host(paths: Paths, port: Option<u16>, reader: Reader) -> Result<()> {
     // Before the start, so that no signal falls into a gap and leaves children behind.
     let asked_to_end = signals()?;
     let data = paths.data.display().to_string();
     let host = Host::start(HostOptions { paths, port, kind: "headless" }).await?;
-    let told = greet(&host, &data, output).await;
+    let told = match reader {
+        Reader::Somebody(output) => greet(&host, &data, output).await,
+        Reader::Nobody => Ok(()),
+    };
     if told.is_ok() {
         tokio::select! {
             () = asked_to_end => {}

@@ -27,6 +27,16 @@ pub fn outcome_unknown(request: &Request, why: &str) -> Result<()> {
     answer_fault(request, &Fault::new(Code::OutcomeUnknown, None, message))
 }
 
+/// The host is there, but would not take this request or its answer can't be passed on.
+pub fn refused(request: &Request, why: &str) -> Result<()> {
+    answer_error(
+        Some(&request.id),
+        -32_603,
+        &format!("Traygate did not answer {}: {why}", request.method),
+        None,
+    )
+}
+
 fn answer_fault(request: &Request, fault: &Fault) -> Result<()> {
     answer_error(Some(&request.id), fault.code.number(), &fault.message, Some(fault.data()))
 }

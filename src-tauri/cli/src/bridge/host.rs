@@ -20,10 +20,18 @@ const START: Duration = Duration::from_secs(15);
 const OTHERS: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(25);
 
-/// The host of this data directory. Fails with words for a person.
-pub async fn reach(paths: &Paths) -> Result<RunFile, String> {
-    if let Some(run) = living(paths).await {
-        return Ok(run);
+/// The host of this data directory; one is started if none appears within `grace`. Fails with words
+/// for a person.
+pub async fn reach(paths: &Paths, grace: Duration) -> Result<RunFile, String> {
+    let patience = Instant::now() + grace;
+    loop {
+        if let Some(run) = living(paths).await {
+            return Ok(run);
+        }
+        if Instant::now() >= patience {
+            break;
+        }
+        sleep(LOOK).await;
     }
     let mut started = start(paths)?;
     let mut deadline = Instant::now() + START;
@@ -82,7 +90,7 @@ fn start(paths: &Paths) -> Result<Started, String> {
 fn start_headless(paths: &Paths) -> Result<Started, String> {
     let own = std::env::current_exe().map_err(|error| format!("cannot find traygate: {error}"))?;
     let mut command = Command::new(own);
-    command.arg("serve");
+    command.args(["serve", "--background"]);
     match desktop::detached(command, log(paths)?) {
         Ok(process) => Ok(Started { process, desktop: false }),
         Err(error) => Err(format!("cannot start `traygate serve`: {error}")),

@@ -65,10 +65,14 @@ impl Home {
         Ok(Self { paths, app, path, client, log: Arc::new(UpstreamLog::new()) })
     }
 
-    /// Connects to the host, which is started if there is none. `handshake` is the app's
+    /// Connects to the host, which is started if there is none within `grace`. `handshake` is the app's
     /// `initialize`, if the host must hear it again. Fails with words for a person.
-    pub async fn connect(&self, handshake: Option<(u64, &Request)>) -> Result<Link, String> {
-        let run = host::reach(&self.paths).await?;
+    pub async fn connect(
+        &self,
+        handshake: Option<(u64, &Request)>,
+        grace: Duration,
+    ) -> Result<Link, String> {
+        let run = host::reach(&self.paths, grace).await?;
         let (wire, events) = self.open(&run)?;
         let mut link = Link { wire, events, early: Vec::new() };
         if let Some((tag, initialize)) = handshake {

@@ -18,13 +18,17 @@ use traygate_gateway::{
 
 use super::{
     FAREWELL, Said,
-    answer::{answer_error, outcome_unknown, unreachable, write_line},
+    answer::{answer_error, outcome_unknown, refused, unreachable, write_line},
     line::{self, Line, Request},
     link::Home,
 };
 
 /// Requests that came while the host could not be reached share that attempt's failure.
 const SHARED: Duration = Duration::from_secs(1);
+
+/// A host that ends may be on its way to another one, such as the desktop that takes over. Only if
+/// nobody has come after so long is one started from here.
+const SUCCESSION: Duration = Duration::from_secs(3);
 
 /// The number of a connection to the host; a later one replaces an earlier one.
 type Generation = u64;
@@ -235,11 +239,12 @@ impl Relay {
             }
             return Box::pin(self.ask(request, Sent::Again)).await;
         }
-        let lost_call = failure.kind == FailureKind::Gone && failure.ran == Ran::Perhaps && !safe;
-        if lost_call {
-            outcome_unknown(&request, &failure.reason)
-        } else {
-            unreachable(&request, &failure.reason)
+        match (is_lost(failure.kind), failure.ran) {
+            (false, _) => refused(&request, &failure.reason),
+            (true, Ran::Perhaps) if !request.is_repeatable() => {
+                outcome_unknown(&request, &failure.reason)
+            }
+            (true, _) => unreachable(&request, &failure.reason),
         }
     }
 
@@ -281,12 +286,13 @@ impl Relay {
             Handshake::Done(initialize) => Some((tag, initialize)),
             Handshake::None | Handshake::Begun { .. } => None,
         };
+        let grace = if self.generation > 0 { SUCCESSION } else { Duration::ZERO };
         let gone = async {
             self.eof.cancelled().await;
             sleep(FAREWELL).await;
         };
         let connected = tokio::select! {
-            connected = self.home.connect(handshake) => connected,
+            connected = self.home.connect(handshake, grace) => connected,
             () = gone => Err("the app has closed its end".to_owned()),
         };
         match connected {

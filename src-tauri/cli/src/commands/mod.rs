@@ -38,7 +38,11 @@ pub fn run(cli: Cli) -> Result<()> {
     let command = match cli.command {
         Some(Command::Completions(wanted)) => return completions(wanted.shell, output),
         Some(Command::Stdio(stdio)) => return bridge::run(stdio, paths()?),
-        Some(Command::Serve(serve)) => return serve::run(paths()?, serve.port, output),
+        Some(Command::Serve(wanted)) => {
+            let somebody = serve::Reader::Somebody(output);
+            let reader = if wanted.background { serve::Reader::Nobody } else { somebody };
+            return serve::run(paths()?, wanted.port, reader);
+        }
         None => return desktop::open(paths()?, output),
         Some(command) => command,
     };
