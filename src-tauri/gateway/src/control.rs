@@ -195,9 +195,7 @@ async fn log(
     Query(LogQuery { lines, follow }): Query<LogQuery>,
 ) -> Result<Response, Refused> {
     let upstream = control.gateway.named(&name)?;
-    // Followed first, so that no line falls between; one may come twice at the seam.
-    let news = upstream.log().subscribe();
-    let lines = upstream.log().last(lines.unwrap_or(LOG_LINES));
+    let (lines, news) = upstream.log().follow(lines.unwrap_or(LOG_LINES));
     if !follow {
         return Ok(Json(lines).into_response());
     }

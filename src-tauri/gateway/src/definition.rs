@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::names::UpstreamName;
 
@@ -154,13 +153,6 @@ pub enum LogLevel {
 }
 
 impl Transport {
-    /// Changes whenever anything that the upstream or its answers depend on does. Held in memory
-    /// only: on disk it would help to guess a secret.
-    pub fn fingerprint(&self) -> [u8; 32] {
-        let text = serde_json::to_vec(self).expect("a transport always serializes");
-        Sha256::digest(text).into()
-    }
-
     /// One line for people, without any secret.
     pub fn summary(&self) -> String {
         match self {

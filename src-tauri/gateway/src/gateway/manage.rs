@@ -1,16 +1,13 @@
 //! What the user does: adds, changes, toggles, tests, removes. Each deed is stored first and then
 //! takes effect, and touches only the upstream that it is about.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::value::RawValue;
-use tokio_util::sync::CancellationToken;
 
-use super::{Asker, Gateway, PAUSE_KEY, TRANSIENT, View, lock, relay::Relayed};
+use super::{Asker, Gateway, PAUSE_KEY, View, lock, relay::Relayed};
 use crate::{
-    api::{
-        self, Added, CapabilityView, Change, Pause, PauseRequest, SettingView, TestReport, Toggle,
-    },
+    api::{self, Added, CapabilityView, Change, Pause, PauseRequest, SettingView, Toggle},
     capability::CapabilityType,
     clock::wall,
     definition::{Definition, Isolation, Transport},
@@ -268,32 +265,6 @@ impl Gateway {
         futures::future::join_all(reads).await;
     }
 
-    /// A fresh transient connection beside whatever is there: what was found, and how fast.
-    pub async fn test(&self, definition: Definition) -> Result<TestReport, Refused> {
-        check_transport(&definition.transport)?;
-        let begun = Instant::now();
-        let transient =
-            self.make(TRANSIENT, Definition { enabled: true, ..definition }, None, Arc::default());
-        // Whoever stops waiting leaves no process behind.
-        let gone = CancellationToken::new();
-        let _guard = gone.clone().drop_guard();
-        let (upstream, tested) = (Arc::clone(&transient), tokio::sync::oneshot::channel());
-        let (tell, told) = tested;
-        self.tasks.spawn(async move {
-            let outcome = tokio::select! {
-                outcome = examine(&upstream, begun) => Some(outcome),
-                () = gone.cancelled() => None,
-            };
-            upstream.stop().await;
-            if let Some(outcome) = outcome {
-                let _ = tell.send(outcome);
-            }
-        });
-        told.await
-            .map_err(|_| Refused::BadInput("the test was given up".to_owned()))?
-            .map_err(Refused::Fault)
-    }
-
     pub async fn toggle(&self, name: &str, toggle: Toggle) -> Result<CapabilityView, Refused> {
         let upstream = self.named(name)?;
         let Toggle { kind, key, enabled, pinned } = toggle;
@@ -465,33 +436,8 @@ impl Gateway {
     }
 }
 
-async fn examine(upstream: &Arc<Upstream>, begun: Instant) -> Result<TestReport, Fault> {
-    let link = upstream.link().await.map_err(|failure| upstream.faulted(&failure))?;
-    let connected_ms = begun.elapsed().as_millis() as u64;
-    let hello = link.hello().clone();
-    let (mut found, mut warnings) = (BTreeMap::new(), Vec::new());
-    for kind in CapabilityType::ALL.into_iter().filter(|kind| hello.offers(*kind)) {
-        match read_now(upstream, kind).await {
-            Ok(catalogue) => {
-                found.insert(kind, catalogue.items.len());
-                warnings.extend(catalogue.warnings.iter().cloned());
-            }
-            Err(fault) => warnings.push(fault.message),
-        }
-    }
-    Ok(TestReport {
-        era: hello.era,
-        protocol_version: hello.version,
-        server: hello.server,
-        found,
-        connected_ms,
-        total_ms: begun.elapsed().as_millis() as u64,
-        warnings,
-    })
-}
-
 /// The read itself, with its failure.
-async fn read_now(
+pub(super) async fn read_now(
     upstream: &Arc<Upstream>,
     kind: CapabilityType,
 ) -> Result<Arc<crate::upstream::catalogue::Catalogue>, Fault> {
@@ -513,7 +459,7 @@ fn must_be_enabled(upstream: &Upstream) -> Result<(), Refused> {
     )))
 }
 
-fn check_transport(transport: &Transport) -> Result<(), Refused> {
+pub(super) fn check_transport(transport: &Transport) -> Result<(), Refused> {
     match transport {
         Transport::Stdio { command, .. } if command.trim().is_empty() => {
             Err(Refused::BadInput("the command is empty; give the program to start".to_owned()))

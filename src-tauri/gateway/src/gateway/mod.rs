@@ -1,7 +1,7 @@
 //! The gateway: the user's upstreams and the user's choices, brought together.
 //!
 //! [`list`] is what apps see, [`route`] and [`relay`] take their requests to an upstream,
-//! [`announce`] tells them of changes; [`manage`] and [`transfer`] are what the user does,
+//! [`announce`] tells them of changes; [`manage`], [`trial`] and [`transfer`] are what the user does,
 //! [`snapshot`] what the user sees.
 
 pub mod announce;
@@ -14,6 +14,7 @@ pub mod relay;
 mod route;
 mod snapshot;
 mod transfer;
+mod trial;
 pub mod uri;
 
 use std::{

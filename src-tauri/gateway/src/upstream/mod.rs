@@ -6,10 +6,12 @@
 pub mod ask;
 pub mod catalogue;
 pub mod connect;
+mod hello;
 pub mod link;
 pub mod lists;
 pub mod log;
 pub mod process;
+mod repair;
 mod slot;
 pub mod wire;
 
