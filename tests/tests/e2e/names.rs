@@ -5,11 +5,23 @@ use serde_json::json;
 use traygate_gateway::{api::Change, capability::CapabilityType};
 use traygate_tests::{
     App, AppEra, FakeOptions,
+    app::LegacyApp,
     fake::{content::TOOLS, options::FakeEra},
     json::tree,
 };
 
 use crate::{app, host_with};
+
+#[tokio::test]
+async fn what_upstreams_say_about_their_use_reaches_apps_under_their_names() -> Result<()> {
+    let (traygate, _fake, token) = host_with("one", FakeOptions::stdio(FakeEra::Legacy)).await?;
+    traygate.state("one", "ready").await?;
+    let all = LegacyApp::connect(&traygate.endpoint(), &token).await?;
+    assert_eq!(all.opened["instructions"], "# one\ninstructions of the fake upstream");
+    let view = LegacyApp::connect(&traygate.view("one"), &token).await?;
+    assert_eq!(view.opened["instructions"], "instructions of the fake upstream");
+    Ok(())
+}
 
 #[tokio::test]
 async fn a_view_of_one_upstream_has_its_own_names() -> Result<()> {
@@ -48,6 +60,10 @@ async fn long_and_odd_names_are_valid_for_the_pickiest_app_and_callable() -> Res
     for (exposed, own) in tools[TOOLS.len()..].iter().zip(odd) {
         let result = app_now.call(exposed, json!({})).await?.result().context(own)?;
         assert_eq!(tree(&result)["structuredContent"]["params"]["name"], own);
+    }
+    let shown = traygate.cli(&["show", "an-upstream-with-a-long-name"]).await?.ok()?;
+    for exposed in &tools[TOOLS.len()..] {
+        assert!(shown.contains(exposed.as_str()), "a person sees which name is whose: {shown}");
     }
     traygate.restart().await?;
     let after = app(&traygate, AppEra::Legacy, &token).await?.tools().await?;

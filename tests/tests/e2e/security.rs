@@ -186,6 +186,11 @@ async fn a_session_of_an_earlier_host_is_answered_with_404() -> Result<()> {
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     assert_eq!(app.post(ping).await?.status(), 404, "so that it initializes anew");
     assert!(app.listen().await.is_err_and(|error| error.to_string().contains("404")));
+    let initialize = r#"{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
+    let anew = app.post(initialize).await?;
+    assert_eq!(anew.status(), 200, "a handshake that still names the old session");
+    let session = anew.headers().get("mcp-session-id").and_then(|id| id.to_str().ok());
+    assert_ne!(session, app.session.as_deref(), "a new one");
     LegacyApp::connect(&traygate.endpoint(), &token).await?;
     Ok(())
 }

@@ -146,6 +146,10 @@ async fn read(
     };
     check(&message).map_err(|why| refused(why, INVALID_REQUEST))?;
     let id = message.id.map(ToOwned::to_owned);
+    // A handshake begins a session, also for an app that still names one of an earlier host.
+    if message.method.as_deref() == Some("initialize") {
+        parts.headers.remove(SESSION);
+    }
     if message.method.is_none() {
         layer.tickets.keep_answer(session.unwrap_or_default(), &message);
     }

@@ -617,3 +617,6 @@ fn line(message: &RawObject) -> Bytes {
     one_line(&mut bytes);
     bytes.into()
 }
+
+#[cfg(test)]
+mod tests;
