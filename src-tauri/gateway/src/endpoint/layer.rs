@@ -4,6 +4,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use axum::{
@@ -12,9 +13,11 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout_at};
 
 use super::{guard::App, tickets::Tickets};
 use crate::{
@@ -27,6 +30,9 @@ const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 /// An error text of rmcp's is short; a body over this is no such text.
 const ERROR_TEXT: usize = 64 * 1024;
+/// How much of a body over the limit is read past, and how long any body may take.
+const MOST_PAST: usize = 64 << 20;
+const READ_PAST: Duration = Duration::from_mins(1);
 /// How many sessions' owners are remembered.
 const MOST_SESSIONS: usize = 10_000;
 
@@ -110,22 +116,12 @@ async fn read(
 ) -> Result<Read, Box<Response>> {
     let limit = layer.gateway.settings().request_limit;
     let (mut parts, body) = request.into_parts();
-    let declared = parts.headers.get(header::CONTENT_LENGTH);
-    let declared: Option<usize> = declared.and_then(|length| length.to_str().ok()?.parse().ok());
-    let too_large = || {
-        error(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            None,
-            INVALID_REQUEST,
-            &format!(
-                "the request is larger than {limit} bytes; the limit is the setting request_limit"
-            ),
-        )
+    let Some(bytes) = whole(body, limit).await else {
+        let why = format!(
+            "the request is larger than {limit} bytes; the limit is the setting request_limit"
+        );
+        return Err(Box::new(error(StatusCode::PAYLOAD_TOO_LARGE, None, INVALID_REQUEST, &why)));
     };
-    if declared.is_some_and(|length| length > limit) {
-        return Err(Box::new(too_large()));
-    }
-    let Ok(bytes) = to_bytes(body, limit).await else { return Err(Box::new(too_large())) };
     let refused = |why: &str, code| Box::new(error(StatusCode::BAD_REQUEST, None, code, why));
     if bytes.trim_ascii_start().starts_with(b"[")
         && serde_json::from_slice::<&RawValue>(&bytes).is_ok()
@@ -155,6 +151,27 @@ async fn read(
     }
     parts.extensions.insert(RawBody(bytes.clone()));
     Ok((Request::from_parts(parts, Body::from(bytes)), id))
+}
+
+/// A body within the limit. The rest of a longer one is read past, and kept nowhere: an app that is
+/// still sending would see a broken connection instead of the answer.
+async fn whole(mut body: Body, limit: usize) -> Option<Bytes> {
+    let mut kept = BytesMut::new();
+    let mut read = 0;
+    let patience = Instant::now() + READ_PAST;
+    while let Ok(Some(frame)) = timeout_at(patience, body.frame()).await {
+        let data = frame.ok()?.into_data().unwrap_or_default();
+        read += data.len();
+        if read > limit.saturating_add(MOST_PAST) {
+            return None;
+        }
+        if read > limit {
+            kept.clear();
+        } else {
+            kept.extend_from_slice(&data);
+        }
+    }
+    (read <= limit).then(|| kept.freeze())
 }
 
 /// What rmcp would take for something else, or drop without an answer.
