@@ -204,6 +204,9 @@ async fn as_json_rpc(response: Response, id: Option<Box<RawValue>>) -> Response 
     }
     let text = to_bytes(response.into_body(), ERROR_TEXT).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
+    // rmcp says the same of JSON that it can't take as of what isn't JSON.
+    let status =
+        if text.starts_with("fail to deserialize") { StatusCode::BAD_REQUEST } else { status };
     error(status, id, INVALID_REQUEST, &crate::text::one_line(&text, 500))
 }
 
