@@ -99,7 +99,7 @@ pub enum Command {
     /// Change how an upstream is treated, or show its settings
     ///
     /// The settings: auto_enable_new_capabilities (true, false), legacy_ttl (seconds, until_told),
-    /// isolation (shared, isolated), request_timeout, call_idle_timeout, call_total_timeout
+    /// isolation (shared; isolated is not available yet), request_timeout, call_idle_timeout, call_total_timeout
     /// (seconds), notifications (true, false).
     #[command(
         after_help = "Examples:\n  traygate set files\n  traygate set files legacy_ttl=120 auto_enable_new_capabilities=false"
