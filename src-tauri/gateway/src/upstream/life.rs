@@ -1,0 +1,234 @@
+//! An upstream's link from dial to death, and the next one: retried for ever, never in a frenzy, and
+//! never revived once the upstream was stopped (design section 5.2).
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::mpsc, time::Instant};
+use tracing::{debug, info, warn};
+
+use super::{
+    Upstream, UpstreamEvent, ask,
+    link::{Link, News},
+    lock,
+    wire::{Failure, FailureKind, Ran},
+};
+use crate::{
+    api::State,
+    capability::CapabilityType,
+    clock::wall,
+    definition::{Era, Transport},
+};
+
+/// Retries go on for ever, from this pause …
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// … up to this one.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// A link that lived this long was a success: the pauses begin anew.
+const STEADY: Duration = Duration::from_mins(1);
+/// A program that starts and exits at once is started at most this often in a minute.
+const STARTS_A_MINUTE: usize = 6;
+impl Upstream {
+    /// The link, dialled if there is none. Many askers share one attempt and its failure.
+    pub async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Failure> {
+        if self.ended.is_cancelled() || !self.is_enabled() {
+            return Err(disabled());
+        }
+        if matches!(self.standing.borrow().state, State::NeedsSignIn { .. }) {
+            return Err(Failure::new(
+                FailureKind::NeedsSignIn,
+                Ran::CertainlyNot,
+                self.standing.borrow().state.reason().unwrap_or_default(),
+            ));
+        }
+        let upstream = Arc::clone(self);
+        self.link.get(&self.tasks, move || upstream.dial()).await
+    }
+
+    /// Drops this very link, unless a newer one has already taken its place.
+    pub fn evict(&self, dead: &Arc<Link>) {
+        if self.link.forget(dead) {
+            let dead = Arc::clone(dead);
+            self.tasks.spawn(async move { dead.close().await });
+        }
+    }
+
+    async fn dial(self: Arc<Self>) -> Result<Arc<Link>, Failure> {
+        if let Some(failure) = self.too_many_starts() {
+            return Err(failure);
+        }
+        self.set_state(State::Connecting);
+        let definition = self.definition();
+        let remembered = *lock(&self.era);
+        let outcome = tokio::select! {
+            outcome = self.dialler.connect(&definition.transport, remembered) => outcome,
+            () = self.ended.cancelled() => Err(disabled()),
+        };
+        match outcome {
+            // Stopped at the very moment it came up: nothing may revive it.
+            Ok((link, _)) if self.ended.is_cancelled() => {
+                link.close().await;
+                Err(disabled())
+            }
+            Ok((link, news)) => {
+                self.welcome(&link, news);
+                Ok(link)
+            }
+            Err(failure) => {
+                self.lost(&failure, None);
+                Err(failure)
+            }
+        }
+    }
+
+    /// A process that dies at birth must not be started in a frenzy by eager apps.
+    fn too_many_starts(&self) -> Option<Failure> {
+        if !matches!(self.definition().transport, Transport::Stdio { .. }) {
+            return None;
+        }
+        let mut starts = lock(&self.starts);
+        let now = Instant::now();
+        while starts.front().is_some_and(|start| now - *start > Duration::from_mins(1)) {
+            starts.pop_front();
+        }
+        if starts.len() >= STARTS_A_MINUTE {
+            let reason = self.standing.borrow().state.reason().map(ToOwned::to_owned);
+            let reason = reason.unwrap_or_else(|| "it exits as soon as it is started".to_owned());
+            return Some(Failure::new(FailureKind::Gone, Ran::CertainlyNot, reason));
+        }
+        starts.push_back(now);
+        None
+    }
+
+    fn welcome(self: &Arc<Self>, link: &Arc<Link>, news: mpsc::UnboundedReceiver<News>) {
+        let hello = link.hello().clone();
+        info!(upstream = %self.name, era = ?hello.era, version = %hello.version, "connected");
+        if lock(&self.era).replace(hello.era) != Some(hello.era) {
+            self.tell(UpstreamEvent::Era(Some(hello.era)));
+        }
+        self.invalidate(&CapabilityType::ALL, "it was connected anew");
+        self.standing.send_modify(|standing| standing.hello = Some(hello.clone()));
+        self.set_state(State::Ready);
+        self.tell(UpstreamEvent::LinkUp);
+        if let Some(level) = *lock(&self.log_level) {
+            self.tell_log_level(link, level);
+        }
+        let (upstream, watched) = (Arc::clone(self), Arc::clone(link));
+        // Ends with the link, which `stop` closes.
+        self.tasks.spawn(async move { upstream.hear(&watched, news).await });
+        if hello.era == Era::Modern {
+            let (upstream, link) = (Arc::clone(self), Arc::clone(link));
+            self.tasks.spawn(async move {
+                tokio::select! {
+                    () = ask::listen(&upstream, &link) => {}
+                    () = link.closed() => {}
+                    () = upstream.ended.cancelled() => {}
+                }
+            });
+        }
+    }
+
+    async fn hear(self: &Arc<Self>, link: &Arc<Link>, mut news: mpsc::UnboundedReceiver<News>) {
+        while let Some(news) = news.recv().await {
+            match news {
+                News::ListChanged(kinds) => {
+                    debug!(upstream = %self.name, ?kinds, "its list changed");
+                    self.invalidate(&kinds, "it said that its list changed");
+                    self.tell(UpstreamEvent::Invalidated(kinds));
+                }
+                News::ResourceUpdated(uri) => self.tell(UpstreamEvent::ResourceUpdated(uri)),
+                News::Closed(failure) => {
+                    self.evict(link);
+                    self.lost(&failure, Some(link));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// One place for what a lost link means for the state.
+    fn lost(&self, failure: &Failure, link: Option<&Arc<Link>>) {
+        if self.ended.is_cancelled() {
+            return;
+        }
+        // A newer link is already there: nobody needs to hear of the old one's end.
+        if link.is_some() && self.link.is_up() {
+            return;
+        }
+        self.log().push("traygate", &failure.reason);
+        warn!(upstream = %self.name, reason = %failure.reason, "not connected");
+        let reason = failure.reason.clone();
+        self.set_state(match failure.kind {
+            FailureKind::Misconfigured => State::Misconfigured { reason },
+            FailureKind::NeedsSignIn => State::NeedsSignIn { reason },
+            _ => State::Unavailable { reason, next_try: None },
+        });
+    }
+
+    /// Dial, wait for the link to die, dial again, slower each time.
+    pub(super) async fn keep_up(self: &Arc<Self>) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            if let Ok(link) = self.link().await {
+                let born = Instant::now();
+                link.closed().await;
+                // A server that dies at birth, over and over, must not look healthy in between.
+                if born.elapsed() > STEADY {
+                    pause = FIRST_PAUSE;
+                }
+            }
+            let waits_for_someone = matches!(
+                self.standing.borrow().state,
+                State::Misconfigured { .. } | State::NeedsSignIn { .. }
+            );
+            if waits_for_someone {
+                self.nudge.notified().await;
+                continue;
+            }
+            let pause_now = jittered(pause);
+            self.say_next_try(pause_now);
+            tokio::select! {
+                () = tokio::time::sleep(pause_now) => pause = (pause * 2).min(LONGEST_PAUSE),
+                () = self.nudge.notified() => {}
+            }
+        }
+    }
+
+    /// A request, a refresh or a change wants it looked at now.
+    pub fn nudge(&self) {
+        self.nudge.notify_one();
+    }
+
+    /// The user signed in, or wants it tried all the same.
+    pub fn forgive(&self) {
+        if matches!(
+            self.standing.borrow().state,
+            State::NeedsSignIn { .. } | State::Misconfigured { .. }
+        ) {
+            self.set_state(State::Connecting);
+        }
+        self.nudge();
+    }
+
+    fn say_next_try(&self, pause: Duration) {
+        let at = wall() + pause.as_millis() as i64;
+        self.standing.send_if_modified(|standing| match &mut standing.state {
+            State::Unavailable { next_try, .. } => {
+                *next_try = Some(at);
+                true
+            }
+            _ => false,
+        });
+    }
+}
+
+fn disabled() -> Failure {
+    Failure::new(FailureKind::Gone, Ran::CertainlyNot, "it is disabled; enable it in Traygate")
+}
+
+/// Between three quarters of the pause and all of it, so that many don't dial in step.
+fn jittered(pause: Duration) -> Duration {
+    let mut byte = [0u8; 1];
+    // Without randomness they dial in step, which is no harm.
+    let _ = getrandom::fill(&mut byte);
+    pause.mul_f64(0.75 + f64::from(byte[0]) / 1024.0)
+}
