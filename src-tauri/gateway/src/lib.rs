@@ -18,6 +18,7 @@ pub mod fault;
 pub mod gateway;
 pub mod host;
 pub mod json;
+mod lock;
 pub mod names;
 pub mod nearest;
 pub mod paths;

@@ -10,10 +10,10 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
-        CompleteResult, CompletionInfo, CustomRequest, CustomResult, GetPromptRequestParams,
-        GetPromptResponse, GetPromptResult, Implementation, InitializeRequestParams,
-        InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-        ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion,
+        CompleteResult, CompletionInfo, CustomRequest, CustomResult, DiscoverResult,
+        GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation,
+        InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
+        ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion,
         ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities,
         ServerConfig, SetLevelRequestMethod, SetLevelRequestParams, SubscriptionFilter,
     },
@@ -23,7 +23,7 @@ use rmcp::{
 use super::{
     answer,
     guard::App,
-    layer::RawBody,
+    layer::{RawBody, session_of},
     session::Session,
     tickets::{Payload, Tickets},
 };
@@ -98,7 +98,7 @@ impl Handler {
             }
         };
         let progress_token = meta.get("progressToken").map(ToOwned::to_owned);
-        let session = parts.and_then(|parts| parts.headers.get("mcp-session-id"));
+        let session = parts.and_then(|parts| session_of(&parts.headers));
         Ok(Received {
             asker: Asker {
                 app: Arc::clone(app),
@@ -110,7 +110,7 @@ impl Handler {
                 wants_progress: progress_token.is_some(),
             },
             params,
-            session: session.and_then(|id| id.to_str().ok()).map(ToOwned::to_owned),
+            session,
             progress_token,
         })
     }
@@ -166,21 +166,41 @@ impl Handler {
         Ok(self.tickets.deposit(payload))
     }
 
-    /// Notes who it is, as it says itself.
+    /// How Traygate introduces itself to an app.
+    fn introduction(&self) -> ServerConfig {
+        let mut info = self.get_info();
+        info.instructions = self.gateway.instructions(&self.view);
+        info
+    }
+
+    /// Notes who asks.
     fn meet(&self, asker: &Asker, context: &RequestContext<RoleServer>) {
-        let client = context.client_info().map(|info| format!("{} {}", info.name, info.version));
-        let version = context.protocol_version().map(|version| version.to_string());
-        self.gateway.apps().note(&asker.app, |seen| {
-            seen.era = Some(asker.era);
-            seen.protocol_version = version;
-            if client.is_some() {
-                seen.client = client.map(|client| crate::text::one_line(&client, 100));
+        let client = context.client_info();
+        self.note(&asker.app, asker.era, context.protocol_version(), client.as_ref());
+    }
+
+    /// An app as it says itself. One that doesn't say keeps the name that it said before.
+    fn note(
+        &self,
+        app: &Arc<str>,
+        era: Era,
+        version: Option<ProtocolVersion>,
+        client: Option<&Implementation>,
+    ) {
+        let client = client.map(|info| format!("{} {}", info.name, info.version));
+        self.gateway.apps().note(app, |seen| {
+            seen.era = Some(era);
+            seen.protocol_version = version.map(|version| version.to_string());
+            if let Some(client) = client {
+                seen.client = Some(crate::text::one_line(&client, 100));
             }
         });
     }
 }
 
 impl ServerHandler for Handler {
+    /// Asked for with every modern request, so it is cheap: what upstreams say about their use is
+    /// added where an app is told.
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_completions()
@@ -192,12 +212,10 @@ impl ServerHandler for Handler {
             .enable_tools()
             .enable_tool_list_changed()
             .build();
-        let mut info = ServerConfig::new(capabilities)
+        ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("traygate", env!("CARGO_PKG_VERSION")))
             // rmcp would offer the modern era's version in a handshake, which has none.
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
-        info.instructions = self.gateway.instructions(&self.view);
-        info
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
     /// What a request may name in its own `_meta`: only versions that have no handshake. The
@@ -214,20 +232,24 @@ impl ServerHandler for Handler {
         context.peer.set_peer_info(request.clone());
         let wanted = &request.protocol_version;
         let spoken = ProtocolVersion::KNOWN_VERSIONS.contains(wanted) && wanted.has_initialize();
-        let mut result = self.get_info();
+        let mut result = self.introduction();
         if spoken {
             result.protocol_version = wanted.clone();
         }
         let received = self.received(&context)?;
-        let client = format!("{} {}", request.client_info.name, request.client_info.version);
-        self.gateway.apps().note(&received.asker.app, |seen| {
-            seen.era = Some(Era::Legacy);
-            seen.protocol_version = Some(result.protocol_version.to_string());
-            seen.client = Some(crate::text::one_line(&client, 100));
-        });
+        let version = Some(result.protocol_version.clone());
+        self.note(&received.asker.app, Era::Legacy, version, Some(&request.client_info));
         self.session.opened(&self.gateway, &received.asker.app);
         self.gateway.changed();
         Ok(result)
+    }
+
+    async fn discover(
+        &self,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
+        let versions = self.supported_protocol_versions().into_owned();
+        Ok(DiscoverResult::from_server_info(versions, self.introduction()))
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -23,6 +23,7 @@ use super::{guard::App, tickets::Tickets};
 use crate::{
     gateway::Gateway,
     json::{Envelope, RawObject, raw},
+    lock::lock,
 };
 
 const SESSION: &str = "mcp-session-id";
@@ -50,7 +51,7 @@ pub struct Sessions(Arc<Mutex<HashMap<String, Arc<str>>>>);
 
 impl Sessions {
     fn opened(&self, id: &str, app: &Arc<str>) {
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = lock(&self.0);
         if sessions.len() >= MOST_SESSIONS {
             sessions.clear();
         }
@@ -58,11 +59,11 @@ impl Sessions {
     }
 
     fn closed(&self, id: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        lock(&self.0).remove(id);
     }
 
     fn belongs_to(&self, id: &str, app: &str) -> bool {
-        let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = lock(&self.0);
         sessions.get(id).is_none_or(|owner| **owner == *app)
     }
 }
@@ -221,6 +222,7 @@ fn error(status: StatusCode, id: Option<Box<RawValue>>, code: i32, message: &str
     response
 }
 
-fn session_of(headers: &HeaderMap) -> Option<String> {
+/// The session that a request or an answer belongs to; legacy only.
+pub fn session_of(headers: &HeaderMap) -> Option<String> {
     headers.get(SESSION)?.to_str().ok().map(ToOwned::to_owned)
 }

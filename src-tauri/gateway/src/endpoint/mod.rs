@@ -14,7 +14,7 @@ mod tickets;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -32,6 +32,8 @@ use rmcp::transport::streamable_http_server::{
 
 use self::{guard::Guard, handler::Handler, layer::Layer, session::Session, tickets::Tickets};
 use crate::gateway::{Gateway, View, manage::Refused};
+
+use crate::lock::lock;
 
 /// A session that nobody uses for this long is over; its app gets 404 and begins a new one.
 const SESSION_LIFE: Duration = Duration::from_hours(24);
@@ -98,7 +100,7 @@ impl Services {
     }
 
     fn of(&self, view: View) -> Service {
-        let mut by_view = self.by_view.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_view = lock(&self.by_view);
         by_view.entry(view.clone()).or_insert_with(|| self.make(view)).clone()
     }
 

@@ -7,7 +7,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use bytes::Bytes;
@@ -16,6 +16,8 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::json::{Envelope, RawObject, one_line};
+
+use crate::lock::lock;
 
 const TICKET: &str = "traygate/ticket";
 /// How many payloads may wait at once. One whose app has left waits for nobody; the oldest go.
@@ -139,7 +141,7 @@ impl Tickets {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{Gateway, View};
-use crate::{capability::CapabilityType, store::UpstreamId, upstream::Upstream};
+use crate::{capability::CapabilityType, lock::lock, store::UpstreamId, upstream::Upstream};
 
 /// Changes within this time are told together.
 const COALESCE: Duration = Duration::from_millis(250);
@@ -95,7 +95,7 @@ impl Listeners {
     }
 
     fn listeners(&self) -> MutexGuard<'_, HashMap<u64, Listener>> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.by_id)
     }
 }
 
@@ -185,7 +185,7 @@ impl Gateway {
 
     /// When it may be read, or `None` if a read is already waiting for its turn.
     fn turn(&self, id: UpstreamId, kind: CapabilityType) -> Option<Instant> {
-        let mut reads = self.listeners.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reads = lock(&self.listeners.reads);
         let turn = reads.entry((id, kind)).or_default();
         if std::mem::replace(&mut turn.waiting, true) {
             return None;
@@ -202,7 +202,7 @@ impl Gateway {
     ) {
         sleep_until(turn).await;
         {
-            let mut reads = self.listeners.reads.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut reads = lock(&self.listeners.reads);
             let turn = Turn { last: Some(Instant::now()), waiting: false };
             reads.insert((upstream.id, kind), turn);
         }

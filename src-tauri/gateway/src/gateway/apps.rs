@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -13,6 +13,7 @@ use crate::{
     api::AppView,
     clock::wall,
     definition::Era,
+    lock::lock,
     store::{Store, StoreError, StoredApp},
 };
 
@@ -65,10 +66,6 @@ impl Apps {
             .iter()
             .find(|(app, _)| app.token_hash.ct_eq(&hash).into())
             .map(|(_, name)| Arc::clone(name))
-    }
-
-    pub fn is_known(&self, name: &str) -> bool {
-        self.known().iter().any(|(app, _)| app.name == name)
     }
 
     /// Notes what was seen of an app.
@@ -148,8 +145,4 @@ fn view(name: &str, created_at: i64, last_seen_at: Option<i64>) -> AppView {
         listed_tools: None,
         connections: 0,
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

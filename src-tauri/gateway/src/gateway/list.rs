@@ -34,8 +34,8 @@ const LONGEST_TOLD_TTL: Duration = Duration::from_mins(5);
 struct Share {
     upstream: Arc<Upstream>,
     catalogue: Option<Arc<Catalogue>>,
-    /// How long it is still fresh; `None`: it is stale or missing.
-    ttl: Option<Duration>,
+    /// How long it is still fresh; zero: it is stale or missing.
+    ttl: Duration,
     /// Why it is missing.
     fault: Option<Fault>,
 }
@@ -118,7 +118,7 @@ impl Gateway {
         let shares: Vec<_> = (self.visible(view).into_iter())
             .map(|upstream| Share {
                 catalogue: upstream.last_good(kind),
-                ttl: None,
+                ttl: Duration::ZERO,
                 fault: None,
                 upstream,
             })
@@ -239,56 +239,49 @@ async fn share(upstream: Arc<Upstream>, kind: CapabilityType, budget: Duration) 
     if upstream.is_down() {
         return stale(upstream, kind);
     }
-    match upstream.find(kind) {
-        Found::Fresh(catalogue) => {
-            let ttl = match catalogue.fresh {
-                Fresh::Until(deadline) => upstream.now().until(deadline),
-                Fresh::UntilTold => LONGEST_TOLD_TTL,
-                Fresh::Never => Duration::ZERO,
-            };
-            Share { upstream, catalogue: Some(catalogue), ttl: Some(ttl), fault: None }
+    let (reading, begun) = match upstream.find(kind) {
+        Found::Fresh(catalogue) => return fresh(upstream, catalogue),
+        Found::Reading(reading, begun) => (reading, begun),
+    };
+    // Nobody waits for a read that has already outlived one budget.
+    let left = budget.saturating_sub(begun.elapsed());
+    if left.is_zero() {
+        return stale(upstream, kind);
+    }
+    match timeout(left, reading).await {
+        Ok(Ok(catalogue)) => fresh(upstream, catalogue),
+        Ok(Err(fault)) => {
+            let mut share = stale(upstream, kind);
+            // The read's own fault says more than the state. It is told only where nothing can be
+            // shown.
+            share.fault = share.fault.map(|_| fault);
+            share
         }
-        // Nobody waits for a read that has already outlived one budget.
-        Found::Reading(_, begun) if begun.elapsed() >= budget => stale(upstream, kind),
-        Found::Reading(reading, begun) => {
-            match timeout(budget.saturating_sub(begun.elapsed()), reading).await {
-                Ok(Ok(catalogue)) => {
-                    let ttl = match catalogue.fresh {
-                        Fresh::Until(deadline) => Some(upstream.now().until(deadline)),
-                        Fresh::UntilTold => Some(LONGEST_TOLD_TTL),
-                        Fresh::Never => None,
-                    };
-                    Share { upstream, catalogue: Some(catalogue), ttl, fault: None }
-                }
-                Ok(Err(fault)) => Share { fault: Some(fault), ..stale(upstream, kind) }.forgiven(),
-                Err(_) => stale(upstream, kind),
-            }
-        }
+        Err(_) => stale(upstream, kind),
     }
 }
 
-impl Share {
-    /// A fault is told only where nothing can be shown.
-    fn forgiven(mut self) -> Self {
-        if self.catalogue.is_some() {
-            self.fault = None;
-        }
-        self
-    }
+fn fresh(upstream: Arc<Upstream>, catalogue: Arc<Catalogue>) -> Share {
+    let ttl = match catalogue.fresh {
+        Fresh::Until(deadline) => upstream.now().until(deadline),
+        Fresh::UntilTold => LONGEST_TOLD_TTL,
+        Fresh::Never => Duration::ZERO,
+    };
+    Share { upstream, catalogue: Some(catalogue), ttl, fault: None }
 }
 
 /// The last good catalogue, or why there is none.
 fn stale(upstream: Arc<Upstream>, kind: CapabilityType) -> Share {
     let catalogue = upstream.last_good(kind);
     let fault = catalogue.is_none().then(|| upstream.fault());
-    Share { upstream, catalogue, ttl: None, fault }
+    Share { upstream, catalogue, ttl: Duration::ZERO, fault }
 }
 
 /// What apps are told of freshness (design section 4.6).
 fn hints(shares: &[Share]) -> (Duration, &'static str) {
     let ttl = shares
         .iter()
-        .map(|share| share.ttl.unwrap_or_default())
+        .map(|share| share.ttl)
         .min()
         .unwrap_or(LONGEST_TOLD_TTL)
         .min(LONGEST_TOLD_TTL);

@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
 };
 
 use super::Gateway;
-use crate::definition::LogLevel;
+use crate::{definition::LogLevel, lock::lock};
 
 /// What each session asked for.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl LogLevels {
     }
 
     fn levels(&self) -> MutexGuard<'_, HashMap<u64, LogLevel>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::value::RawValue;
 
-use super::{Asker, Gateway, PAUSE_KEY, View, lock, relay::Relayed};
+use super::{Asker, Gateway, PAUSE_KEY, View, relay::Relayed};
 use crate::{
     api::{self, Added, CapabilityView, Change, Pause, PauseRequest, SettingView, Toggle},
     capability::CapabilityType,
@@ -13,6 +13,7 @@ use crate::{
     definition::{Definition, Isolation, Transport},
     fault::{Code, Fault},
     json::{RawObject, raw},
+    lock::lock,
     names::NameLimit,
     nearest::did_you_mean,
     settings::{self, SettingError, Settings},

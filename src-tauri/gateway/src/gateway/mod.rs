@@ -20,7 +20,7 @@ pub mod uri;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU16, AtomicU64, Ordering},
     },
     time::Duration,
@@ -42,6 +42,7 @@ use crate::{
     api::Pause,
     clock::{Clock, wall},
     definition::{Definition, Era},
+    lock::lock,
     names::UpstreamName,
     preferences::Preferences,
     settings::Settings,
@@ -320,8 +321,4 @@ const PAUSE_KEY: &str = "internal.pause";
 
 fn stored_pause(stored: &BTreeMap<String, String>) -> Option<Pause> {
     serde_json::from_str(stored.get(PAUSE_KEY)?).ok()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

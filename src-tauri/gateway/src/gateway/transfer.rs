@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Gateway, lock, manage::Refused};
+use super::{Gateway, manage::Refused};
 use crate::{
     api::{Export, ExportedPreference, ExportedUpstream, Imported},
     capability::CapabilityType,
     clock::wall,
     definition::{Definition, Transport},
+    lock::lock,
     settings::{INTERNAL, Settings},
     upstream::Upstream,
 };

@@ -9,7 +9,6 @@ use tracing::{debug, info, warn};
 use super::{
     Upstream, UpstreamEvent, ask,
     link::{Link, News},
-    lock,
     wire::{Failure, FailureKind, Ran},
 };
 use crate::{
@@ -17,6 +16,7 @@ use crate::{
     capability::CapabilityType,
     clock::wall,
     definition::{Era, Transport},
+    lock::lock,
 };
 
 /// Retries go on for ever, from this pause …

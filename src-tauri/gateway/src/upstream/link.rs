@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -26,6 +26,7 @@ use crate::{
     capability::CapabilityType,
     definition::Era,
     json::{Envelope, RawObject, one_line, raw},
+    lock::lock,
 };
 
 /// The prefix of `_meta` keys that belong to one hop of the protocol.
@@ -119,7 +120,7 @@ pub type Reply = Result<Box<RawValue>, Box<RawValue>>;
 pub enum News {
     ListChanged(Vec<CapabilityType>),
     ResourceUpdated(String),
-    /// Something came in: the link lives.
+    /// The link is dead; this is the last of its news.
     Closed(Failure),
 }
 
@@ -276,7 +277,7 @@ impl Link {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Option<HashMap<u64, Waiting>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
     fn receive(self: &Arc<Self>, event: Event) {

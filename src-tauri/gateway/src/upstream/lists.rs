@@ -2,7 +2,7 @@
 //! (design section 4.4).
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Instant,
 };
 
@@ -16,6 +16,7 @@ use crate::{
     api::Freshness,
     clock::{Clock, wall},
     fault::Fault,
+    lock::lock,
 };
 
 /// A read under way or over, for all who wait for it.
@@ -169,7 +170,7 @@ impl List {
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -3,13 +3,13 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
     time::Instant,
 };
 
 use tokio::sync::broadcast;
 
-use crate::api::LogLine;
+use crate::{api::LogLine, lock::lock};
 
 /// How many lines are kept.
 pub const LINES: usize = 1_000;
@@ -129,7 +129,7 @@ impl UpstreamLog {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Lines are pushed whole: a panic elsewhere leaves nothing half done.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -19,7 +19,7 @@ pub mod wire;
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU16, Ordering},
     },
     time::Duration,
@@ -48,6 +48,7 @@ use crate::{
     definition::{Definition, Era, LogLevel},
     fault::{Code, Fault},
     json::RawObject,
+    lock::lock,
     names::{NameLimit, UpstreamName},
     store::UpstreamId,
 };
@@ -422,8 +423,4 @@ fn every_list() -> RawObject {
             "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true,
         }),
     )
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

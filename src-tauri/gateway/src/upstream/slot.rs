@@ -1,6 +1,6 @@
 //! The place of an upstream's one link: dialled once for many askers, forgotten by identity.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::{
     FutureExt as _,
@@ -12,6 +12,8 @@ use super::{
     link::Link,
     wire::{Failure, FailureKind, Ran},
 };
+
+use crate::lock::lock;
 
 type Dial = Shared<BoxFuture<'static, Result<Arc<Link>, Failure>>>;
 
@@ -74,7 +76,7 @@ impl LinkSlot {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Dial>> {
-        self.dial.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.dial)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -13,6 +13,8 @@ use tokio_util::{
 };
 
 use super::{Event, Failure, FailureKind, Ran};
+
+use crate::lock::lock;
 
 /// Ended tasks are gone at their next await. Only a link that reads no more could hold one up.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -95,9 +97,4 @@ impl Exchanges {
     pub async fn stopped(&self) {
         let _ = timeout(LAST_WORDS, self.tasks.wait()).await;
     }
-}
-
-/// Nothing is done under these locks that could panic half-way.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,12 +15,12 @@ use url::Url;
 
 use super::{
     Bounds, EVENTS, Events, Failure, FailureKind, Kind, Outgoing, Wire, body,
-    exchanges::{Exchanges, lock},
+    exchanges::Exchanges,
     headers,
     refusal::{self, Acquaintance, Refusal},
     remote::Remote,
 };
-use crate::{definition::Era, upstream::log::UpstreamLog};
+use crate::{definition::Era, lock::lock, upstream::log::UpstreamLog};
 
 pub use super::client::client;
 

@@ -8,7 +8,9 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header::LOCATION};
 use reqwest::{Client, Response};
 use url::Url;
 
-use super::{Failure, FailureKind, Ran, client::CONNECT, exchanges::lock, headers};
+use super::{Failure, FailureKind, Ran, client::CONNECT, headers};
+
+use crate::lock::lock;
 
 const REDIRECTS: usize = 10;
 

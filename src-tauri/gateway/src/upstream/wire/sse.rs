@@ -19,12 +19,12 @@ use url::Url;
 use super::{
     Bounds, EVENTS, Event, Events, Failure, FailureKind, Kind, Outgoing, Ran, Wire, body,
     eventstream::EventStream,
-    exchanges::{Exchanges, lock},
+    exchanges::Exchanges,
     headers,
     refusal::{self, Acquaintance, Refusal},
     remote::{Remote, shown},
 };
-use crate::{definition::Era, upstream::log::UpstreamLog};
+use crate::{definition::Era, lock::lock, upstream::log::UpstreamLog};
 
 #[cfg(test)]
 mod tests;

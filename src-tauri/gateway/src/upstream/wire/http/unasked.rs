@@ -10,12 +10,13 @@ use super::{
     super::{
         Event, Failure, FailureKind, body,
         eventstream::EventStream,
-        exchanges::lock,
         headers,
         refusal::{self, Acquaintance, Refusal},
     },
     Shared,
 };
+
+use crate::lock::lock;
 
 /// Delays between openings grow from the first to the last of these.
 const SHORTEST: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::{
     future::poll_fn,
     io,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll},
     time::Duration,
 };
@@ -20,6 +20,8 @@ use tokio::{
 use tokio_util::{io::poll_write_buf, sync::CancellationToken};
 
 use super::super::{Failure, FailureKind, Kind, Outgoing, Ran};
+
+use crate::lock::lock;
 
 /// How long a message may wait for a child that doesn't read.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -102,10 +104,6 @@ fn withdraw(stage: &Mutex<Stage>) -> Ran {
     }
     *stage = Stage::Withdrawn;
     Ran::CertainlyNot
-}
-
-fn lock(stage: &Mutex<Stage>) -> MutexGuard<'_, Stage> {
-    stage.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A raw line end inside a message would make two of it, and the second could be anything.
