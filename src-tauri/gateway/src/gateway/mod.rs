@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
@@ -40,8 +40,10 @@ pub use self::{
 };
 use crate::{
     api::Pause,
+    capability::CapabilityType,
     clock::{Clock, wall},
     definition::{Definition, Era},
+    events::Event,
     lock::lock,
     names::UpstreamName,
     preferences::Preferences,
@@ -59,6 +61,8 @@ use crate::{
 const TRANSIENT: UpstreamId = UpstreamId(0);
 /// How many handed-out URIs are remembered.
 const HANDED_OUT: usize = 10_000;
+/// How many facts may wait for whoever follows them.
+const FACTS: usize = 1_024;
 /// How long the end of everything may take.
 const FAREWELL: Duration = Duration::from_secs(3);
 
@@ -89,6 +93,7 @@ pub struct Gateway {
     name_limit: Arc<AtomicU16>,
     events: mpsc::UnboundedSender<Told>,
     revision: watch::Sender<u64>,
+    facts: broadcast::Sender<Event>,
     listeners: Listeners,
     log_levels: loglevel::LogLevels,
     /// Makes one change of the upstreams at a time.
@@ -124,6 +129,7 @@ impl Gateway {
             clock: Clock::default(),
             events,
             revision: watch::Sender::new(1),
+            facts: broadcast::Sender::new(FACTS),
             listeners: Listeners::default(),
             log_levels: loglevel::LogLevels::default(),
             changing: tokio::sync::Mutex::default(),
@@ -246,6 +252,17 @@ impl Gateway {
         self.upstreams().into_iter().find(|upstream| upstream.id == id)
     }
 
+    /// A fact for the journal and for people. Never waits.
+    pub fn record(&self, event: Event) {
+        // Nobody may be listening.
+        let _ = self.facts.send(event);
+    }
+
+    /// Every fact from now on, as it happens.
+    pub fn facts(&self) -> broadcast::Receiver<Event> {
+        self.facts.subscribe()
+    }
+
     /// As if an upstream had told it.
     fn heard(&self, id: UpstreamId, event: UpstreamEvent) {
         // The loop ends with the gateway; after that nobody wants to know.
@@ -267,19 +284,37 @@ impl Gateway {
                         warn!(upstream = %upstream.name, %error, "can't remember its era");
                     }
                 }
-                UpstreamEvent::LinkUp => self.read_again(
-                    &upstream,
-                    &crate::capability::CapabilityType::ALL,
-                    announce::Cause::NewLink,
-                ),
+                UpstreamEvent::LinkUp => {
+                    self.read_again(&upstream, &CapabilityType::ALL, announce::Cause::NewLink);
+                    if upstream.is_in_outage() {
+                        self.prove(upstream);
+                    }
+                }
                 UpstreamEvent::Invalidated(kinds) => {
                     self.read_again(&upstream, &kinds, announce::Cause::Told);
+                }
+                UpstreamEvent::Happened(at, fact) => {
+                    self.record(Event { at, ..Event::new(fact).of(id, &upstream.name) });
+                    continue;
                 }
                 // Nobody can subscribe yet.
                 UpstreamEvent::ResourceUpdated(_) => continue,
             }
             self.changed();
         }
+    }
+
+    /// Reads one list over the fresh link although nobody asks: only what was read shows that an
+    /// outage is over.
+    fn prove(&self, upstream: Arc<Upstream>) {
+        let ended = self.ended.clone();
+        self.tasks.spawn(async move {
+            // Its failure is the upstream's state, and the outage goes on.
+            tokio::select! {
+                _ = upstream.catalogue(CapabilityType::Tool) => {}
+                () = ended.cancelled() => {}
+            }
+        });
     }
 
     fn hand_out(&self, upstream: UpstreamId, uris: Vec<String>) {
