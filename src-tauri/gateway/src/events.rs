@@ -3,8 +3,12 @@
 //! A fact names what it is about and carries codes, counts and Traygate's own words. It never
 //! carries an argument, a result, a secret or anything that an upstream wrote (design section 7).
 
+mod invocation;
+mod words;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::invocation::{Invocation, Outcome, Touched};
 use crate::{
     api::Paused, capability::CapabilityType, clock::wall, names::UpstreamName, store::UpstreamId,
     text::one_line,
@@ -48,6 +52,22 @@ impl Event {
     pub fn by(self, by: By) -> Self {
         Self { by: Some(by), ..self }
     }
+}
+
+/// One entry of the journal: a fact, or a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Grows from entry to entry, over restarts too.
+    pub seq: u64,
+    #[serde(flatten)]
+    pub record: Record,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Record {
+    Event(Event),
+    Invocation(Invocation),
 }
 
 /// Through what a person acts.
@@ -237,6 +257,34 @@ mod tests {
         assert_eq!(read, Event { upstream_id: None, ..event });
         let bare = Event { at: 7, ..Event::new(Fact::SessionRenewed) };
         assert_eq!(json(&bare), r#"{"at":7,"what":"session_renewed"}"#);
+    }
+
+    #[test]
+    fn a_call_reads_as_one_flat_object_and_back() {
+        let call = Invocation {
+            at: 9,
+            upstream_id: Some(UpstreamId(3)),
+            upstream: UpstreamName::parse("files").ok(),
+            app: "claude".to_owned(),
+            kind: CapabilityType::Tool,
+            key: Some("echo".to_owned()),
+            duration_ms: 12,
+            outcome: Outcome::Fault(crate::fault::Code::UpstreamTimeout),
+            code: None,
+            touched: Some(Touched::Repeated),
+        };
+        let entry = Entry { seq: 4, record: Record::Invocation(call.clone()) };
+        let text = serde_json::to_string(&entry).expect("json");
+        assert_eq!(
+            text,
+            r#"{"seq":4,"what":"call","at":9,"upstream":"files","app":"claude","type":"tool","key":"echo","duration_ms":12,"outcome":"UPSTREAM_TIMEOUT","touched":"repeated"}"#
+        );
+        let read: Entry = serde_json::from_str(&text).expect("an entry");
+        let call = Invocation { upstream_id: None, ..call };
+        assert_eq!(read.record, Record::Invocation(call));
+        let text = r#"{"seq":5,"at":9,"what":"session_renewed"}"#;
+        let read: Entry = serde_json::from_str(text).expect("an entry");
+        assert!(matches!(read.record, Record::Event(_)), "{read:?}");
     }
 
     #[test]

@@ -7,10 +7,15 @@
 pub mod announce;
 mod apps;
 mod asker;
+mod deeds;
+mod journal;
 pub mod list;
 pub mod loglevel;
 pub mod manage;
+pub mod people;
+mod record;
 pub mod relay;
+mod relaying;
 mod route;
 mod snapshot;
 mod transfer;
@@ -30,10 +35,12 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
-use self::announce::Listeners;
+use self::{announce::Listeners, journal::Retention, record::Recorder};
 pub use self::{
     apps::{Activity, Apps, new_token},
     asker::{Asker, View},
+    people::{Notice, People},
+    relaying::Relaying,
     route::Route,
     snapshot::Place,
     transfer::without_secrets,
@@ -43,12 +50,12 @@ use crate::{
     capability::CapabilityType,
     clock::{Clock, wall},
     definition::{Definition, Era},
-    events::Event,
+    events::{Entry, Event, Fact},
     lock::lock,
     names::UpstreamName,
     preferences::Preferences,
     settings::Settings,
-    store::{Store, StoreError, UpstreamId},
+    store::{JournalQuery, Store, StoreError, UpstreamId},
     upstream::{
         Parts, Remember, Upstream, UpstreamEvent,
         connect::Dialler,
@@ -61,8 +68,8 @@ use crate::{
 const TRANSIENT: UpstreamId = UpstreamId(0);
 /// How many handed-out URIs are remembered.
 const HANDED_OUT: usize = 10_000;
-/// How many facts may wait for whoever follows them.
-const FACTS: usize = 1_024;
+/// How many notices may wait for whoever shows them.
+const NOTICES: usize = 64;
 /// How long the end of everything may take.
 const FAREWELL: Duration = Duration::from_secs(3);
 
@@ -93,7 +100,8 @@ pub struct Gateway {
     name_limit: Arc<AtomicU16>,
     events: mpsc::UnboundedSender<Told>,
     revision: watch::Sender<u64>,
-    facts: broadcast::Sender<Event>,
+    recorder: Arc<Recorder>,
+    notices: broadcast::Sender<Notice>,
     listeners: Listeners,
     log_levels: loglevel::LogLevels,
     /// Makes one change of the upstreams at a time.
@@ -115,6 +123,7 @@ impl Gateway {
             warn!("{note}");
         }
         let stored = store.upstreams().await?;
+        let retention = Retention::of(&settings);
         let (events, told) = mpsc::unbounded_channel();
         let gateway = Arc::new(Self {
             preferences: Arc::new(Preferences::load(store.clone()).await?),
@@ -129,7 +138,8 @@ impl Gateway {
             clock: Clock::default(),
             events,
             revision: watch::Sender::new(1),
-            facts: broadcast::Sender::new(FACTS),
+            notices: broadcast::Sender::new(NOTICES),
+            recorder: Arc::new(Recorder::open(store.clone(), retention).await?),
             listeners: Listeners::default(),
             log_levels: loglevel::LogLevels::default(),
             changing: tokio::sync::Mutex::default(),
@@ -147,6 +157,10 @@ impl Gateway {
         gateway.upstreams_mut(|list| list.clone_from(&upstreams));
         gateway.tasks.spawn(Arc::clone(&gateway).hear(told));
         gateway.tasks.spawn(Arc::clone(&gateway).announce());
+        // Before the first fact.
+        let facts = gateway.facts();
+        gateway.tasks.spawn(Arc::clone(&gateway).tell_people(facts));
+        gateway.record(Event::new(Fact::Started { version: env!("CARGO_PKG_VERSION").to_owned() }));
         for upstream in upstreams {
             upstream.start();
         }
@@ -163,6 +177,8 @@ impl Gateway {
         if tokio::time::timeout(FAREWELL, self.tasks.wait()).await.is_err() {
             warn!("some work did not end in time");
         }
+        self.record(Event::new(Fact::Stopped));
+        self.recorder.journal.finish().await;
         self.store.close().await;
     }
 
@@ -254,13 +270,52 @@ impl Gateway {
 
     /// A fact for the journal and for people. Never waits.
     pub fn record(&self, event: Event) {
-        // Nobody may be listening.
-        let _ = self.facts.send(event);
+        self.recorder.event(event);
     }
 
     /// Every fact from now on, as it happens.
     pub fn facts(&self) -> broadcast::Receiver<Event> {
-        self.facts.subscribe()
+        self.recorder.facts()
+    }
+
+    /// What people are to be told, from now on.
+    pub fn subscribe_people(&self) -> broadcast::Receiver<Notice> {
+        self.notices.subscribe()
+    }
+
+    async fn tell_people(self: Arc<Self>, mut facts: broadcast::Receiver<Event>) {
+        let mut people = People::default();
+        let wanted = |upstream: &UpstreamName| {
+            let tells = |upstream: &Arc<Upstream>| upstream.definition().settings.notifications;
+            self.settings().notifications && self.upstream(upstream).as_ref().is_none_or(tells)
+        };
+        loop {
+            let wait = people.due().map(|due| self.clock.now().until(due));
+            tokio::select! {
+                fact = facts.recv() => match fact {
+                    Ok(event) => people.hear(self.clock.now(), &event),
+                    Err(broadcast::error::RecvError::Lagged(missed)) => {
+                        warn!(missed, "too much happened at once; some of it is told to nobody");
+                    }
+                    Err(broadcast::error::RecvError::Closed) => return,
+                },
+                () = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => {}
+                () = self.ended.cancelled() => return,
+            }
+            if let Some(notice) = people.tell(self.clock.now(), wanted) {
+                // Without a desktop nobody shows it.
+                let _ = self.notices.send(notice);
+            }
+        }
+    }
+
+    pub async fn journal(&self, query: &JournalQuery) -> Result<Vec<Entry>, StoreError> {
+        self.recorder.journal.read(query).await
+    }
+
+    /// The number of the journal's newest entry, as it grows.
+    pub fn journal_written(&self) -> watch::Receiver<u64> {
+        self.recorder.journal.written()
     }
 
     /// As if an upstream had told it.

@@ -45,7 +45,7 @@ use self::{
     wire::{Failure, FailureKind},
 };
 use crate::{
-    api::{Freshness, State},
+    api::{Freshness, LastError, State},
     capability::CapabilityType,
     clock::{Clock, Moment, wall},
     definition::{Definition, Era, LogLevel},
@@ -95,6 +95,7 @@ pub trait Remember: Send + Sync {
 pub struct Standing {
     pub state: State,
     pub since: i64,
+    pub last_error: Option<LastError>,
     pub hello: Option<Hello>,
 }
 
@@ -150,7 +151,12 @@ impl Upstream {
             name_limit: parts.name_limit,
             events: parts.events,
             memory: parts.memory,
-            standing: watch::Sender::new(Standing { state, since: wall(), hello: None }),
+            standing: watch::Sender::new(Standing {
+                state,
+                since: wall(),
+                last_error: None,
+                hello: None,
+            }),
             story: Mutex::default(),
             link: LinkSlot::default(),
             lists: Default::default(),
@@ -377,6 +383,7 @@ impl Upstream {
             if !matches!(self.standing.borrow().state, State::Degraded { .. }) {
                 self.happened(Fact::Degraded { kind });
             }
+            self.note_error(&error);
             self.set_state(State::Degraded { error });
         }
     }
@@ -406,6 +413,13 @@ impl Upstream {
     /// Why the state that is set next is what it is, for the journal.
     fn note_failure(&self, failure: &Failure) {
         lock(&self.story).failed(failure);
+        self.note_error(&failure.reason);
+    }
+
+    fn note_error(&self, reason: &str) {
+        self.standing.send_modify(|standing| {
+            standing.last_error = Some(LastError { at: wall(), reason: reason.to_owned() });
+        });
     }
 
     /// Only the user can help; nothing is evicted and nothing retried.
