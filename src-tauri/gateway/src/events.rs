@@ -70,6 +70,16 @@ pub enum Record {
     Invocation(Invocation),
 }
 
+impl Record {
+    /// When it was over: a call is told by its end. Milliseconds of Unix time.
+    pub fn told_at(&self) -> i64 {
+        match self {
+            Self::Event(event) => event.at,
+            Self::Invocation(call) => call.at + call.duration_ms as i64,
+        }
+    }
+}
+
 /// Through what a person acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

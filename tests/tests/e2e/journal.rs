@@ -19,6 +19,7 @@ use traygate_gateway::{
 use traygate_tests::{
     AppEra, DEADLINE, Fake, FakeOptions, Traygate,
     fake::{
+        content::TOOLS,
         control_dir::{Arm, Failure},
         options::FakeEra,
     },
@@ -362,6 +363,18 @@ async fn no_argument_result_error_text_or_secret_is_in_the_journal() -> Result<(
             assert!(!holds(&bytes, canary), "{canary} in {}", file.display());
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn status_tells_what_an_app_listed_last() -> Result<()> {
+    let (traygate, _fake, token) = host_with("fake", FakeOptions::stdio(FakeEra::Legacy)).await?;
+    app(&traygate, AppEra::Legacy, &token).await?.tools().await?;
+    let snapshot = traygate.snapshot().await?;
+    let seen = snapshot.apps.iter().find(|app| app.name == "app").context("the app")?;
+    assert_eq!(seen.listed_tools, Some(TOOLS.len()));
+    assert!(seen.listed_at.context("when")? >= snapshot.started_at);
+    assert!(seen.client.is_some() && seen.era.is_some(), "{seen:?}");
     Ok(())
 }
 

@@ -75,11 +75,7 @@ fn tell(output: Output, entry: &Entry) -> Result<()> {
     if output.json {
         return Ok(output.line(&serde_json::to_string(entry)?)?);
     }
-    let at = match &entry.record {
-        Record::Event(event) => event.at,
-        Record::Invocation(call) => call.at,
-    };
-    let time = output.paint(Tone::Faint, &words::moment(at, words::now()));
+    let time = output.paint(Tone::Faint, &words::moment(entry.record.told_at(), words::now()));
     let sentence = output.paint(tone(&entry.record), &words::one_line(&entry.sentence()));
     Ok(output.line(&format!("{time}  {sentence}"))?)
 }

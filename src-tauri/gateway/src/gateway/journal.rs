@@ -206,7 +206,9 @@ impl Writer {
         let (records, waiting): (Vec<_>, Vec<_>) =
             batch.drain(..).map(|queued| (queued.record, queued.waiting)).unzip();
         let first = *self.written.borrow() + 1;
-        let records = kept.into_iter().chain(gap).chain(records);
+        // They came over several ways, and are told as they happened.
+        let mut records: Vec<_> = kept.into_iter().chain(gap).chain(records).collect();
+        records.sort_by_key(Record::told_at);
         let entries: Vec<Entry> =
             (first..).zip(records).map(|(seq, record)| Entry { seq, record }).collect();
         match self.store.append_entries(&entries).await {

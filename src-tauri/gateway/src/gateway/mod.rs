@@ -364,6 +364,7 @@ impl Gateway {
     fn prove(&self, upstream: Arc<Upstream>) {
         let ended = self.ended.clone();
         self.tasks.spawn(async move {
+            upstream.invalidate(&[CapabilityType::Tool], "its new connection is tried");
             // Its failure is the upstream's state, and the outage goes on.
             tokio::select! {
                 _ = upstream.catalogue(CapabilityType::Tool) => {}

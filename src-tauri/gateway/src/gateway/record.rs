@@ -66,20 +66,28 @@ impl Recorder {
 
     /// How often this upstream was healed or came back in the last 24 hours.
     pub fn heals(&self, upstream: UpstreamId) -> usize {
-        let since = wall() - COUNTED;
         let mut heals = lock(&self.heals);
-        let Some(heals) = heals.get_mut(&upstream) else { return 0 };
-        while heals.front().is_some_and(|at| *at < since) {
-            heals.pop_front();
-        }
-        heals.len()
+        heals.get_mut(&upstream).map_or(0, |heals| {
+            forget_old(heals);
+            heals.len()
+        })
     }
 
     fn count(&self, event: &Event) {
         if let (Some(id), Fact::Healed { .. } | Fact::Recovered { .. }) =
             (event.upstream_id, &event.fact)
         {
-            lock(&self.heals).entry(id).or_default().push_back(event.at);
+            let mut heals = lock(&self.heals);
+            let heals = heals.entry(id).or_default();
+            heals.push_back(event.at);
+            forget_old(heals);
         }
+    }
+}
+
+fn forget_old(heals: &mut VecDeque<i64>) {
+    let since = wall() - COUNTED;
+    while heals.front().is_some_and(|at| *at < since) {
+        heals.pop_front();
     }
 }

@@ -412,8 +412,9 @@ impl Upstream {
 
     /// Why the state that is set next is what it is, for the journal.
     fn note_failure(&self, failure: &Failure) {
-        lock(&self.story).failed(failure);
-        self.note_error(&failure.reason);
+        if lock(&self.story).failed(self.clock.now(), failure) {
+            self.note_error(&failure.reason);
+        }
     }
 
     fn note_error(&self, reason: &str) {

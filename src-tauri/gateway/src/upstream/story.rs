@@ -1,14 +1,20 @@
 //! What an upstream's states amount to: one outage from its first sign to its proven end, however
 //! often it was tried in between (design sections 5.2 and 5.3).
 
+use std::time::Duration;
+
 use super::wire::Failure;
 use crate::{api::State, clock::Moment, events::Fact};
+
+/// What fails within this time of another failure fails because of it: a link that is given up
+/// also closes.
+const CONSEQUENCE: Duration = Duration::from_secs(2);
 
 /// Turns states into facts, each told once.
 #[derive(Debug, Default)]
 pub struct Story {
-    /// What the newest failure may be called in the journal.
-    because: Option<String>,
+    /// What the failure behind the next state may be called in the journal, and when it came.
+    because: Option<(Moment, String)>,
     outage: Option<Outage>,
     /// The user wanted a new link, so the old one's end is no loss.
     expected: bool,
@@ -29,9 +35,14 @@ enum Depth {
 }
 
 impl Story {
-    /// Why the state that follows is what it is.
-    pub fn failed(&mut self, failure: &Failure) {
-        self.because = Some(failure.plainly());
+    /// Why the state that follows is what it is. Whether it isn't just what another failure led to.
+    pub fn failed(&mut self, now: Moment, failure: &Failure) -> bool {
+        let caused = |at: Moment| at.until(now) < CONSEQUENCE;
+        let first = !self.because.as_ref().is_some_and(|(at, _)| caused(*at));
+        if first {
+            self.because = Some((now, failure.plainly()));
+        }
+        first
     }
 
     /// The user asked for a new link.
@@ -47,7 +58,9 @@ impl Story {
     pub fn turned(&mut self, now: Moment, old: &State, new: &State) -> Option<Fact> {
         match new {
             State::Ready | State::Degraded { .. } => {
-                self.expected = false;
+                if !is_up(old) {
+                    (self.expected, self.because) = (false, None);
+                }
                 None
             }
             State::Disabled | State::Idle => {
@@ -103,7 +116,8 @@ impl Story {
     }
 
     fn because(&mut self) -> String {
-        self.because.take().unwrap_or_else(|| "the connection was lost".to_owned())
+        let because = self.because.take().map(|(_, words)| words);
+        because.unwrap_or_else(|| "the connection was lost".to_owned())
     }
 }
 
@@ -151,7 +165,7 @@ mod tests {
 
         fn note(&mut self, words: &str) {
             let failure = Failure::new(FailureKind::Gone, Ran::Perhaps, "its secret words");
-            self.story.failed(&failure.told_as(words));
+            self.story.failed(self.now, &failure.told_as(words));
         }
 
         fn later(&mut self, milliseconds: u64) {
@@ -207,6 +221,21 @@ mod tests {
         told.later(40);
         told.up();
         assert_eq!(told.story.proved(told.now), Some(Fact::Healed { after_ms: 40 }));
+    }
+
+    #[test]
+    fn the_first_of_two_failures_is_the_reason_of_the_other() {
+        let mut told = Told::new();
+        told.up();
+        told.note("it didn't know the session any more");
+        told.later(5);
+        let because = "it didn't know the session any more";
+        assert_eq!(told.fails("the connection was closed"), Some(lost(because)));
+        let mut told = Told::new();
+        told.up();
+        told.note("something that led to nothing");
+        told.later(10_000);
+        assert_eq!(told.fails("it exited"), Some(lost("it exited")));
     }
 
     #[test]
