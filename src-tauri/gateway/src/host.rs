@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, middleware::from_fn_with_state};
+use axum::{Router, middleware::from_fn_with_state, serve::ListenerExt as _};
 use tokio::{
     net::TcpListener,
     sync::{Notify, watch},
     task::JoinHandle,
     time::timeout,
 };
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{
     api::{AppView, NewToken, RunFile, Snapshot},
@@ -115,6 +115,13 @@ impl Host {
         let shutdown = Arc::new(Notify::new());
         let app = routes(&gateway, &place, &shutdown, &token);
         let ended = gateway.ended().clone();
+        // Answers go out in small pieces: left to Nagle's algorithm each would wait for the 40 ms of
+        // a delayed acknowledgement.
+        let listener = listener.tap_io(|stream| {
+            if let Err(error) = stream.set_nodelay(true) {
+                debug!(%error, "a connection's answers may be late");
+            }
+        });
         let server = axum::serve(listener, app)
             .with_graceful_shutdown(async move { ended.cancelled().await });
         let server = tokio::spawn(async move { server.await });
