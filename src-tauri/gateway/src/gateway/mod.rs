@@ -31,7 +31,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
@@ -39,7 +39,6 @@ use self::{announce::Listeners, journal::Retention, record::Recorder};
 pub use self::{
     apps::{Activity, Apps, new_token},
     asker::{Asker, View},
-    people::{Notice, People},
     relaying::Relaying,
     route::Route,
     snapshot::Place,
@@ -50,12 +49,12 @@ use crate::{
     capability::CapabilityType,
     clock::{Clock, wall},
     definition::{Definition, Era},
-    events::{Entry, Event, Fact},
+    events::{Event, Fact},
     lock::lock,
     names::UpstreamName,
     preferences::Preferences,
     settings::Settings,
-    store::{JournalQuery, Store, StoreError, UpstreamId},
+    store::{Store, StoreError, UpstreamId},
     upstream::{
         Parts, Remember, Upstream, UpstreamEvent,
         connect::Dialler,
@@ -68,8 +67,6 @@ use crate::{
 const TRANSIENT: UpstreamId = UpstreamId(0);
 /// How many handed-out URIs are remembered.
 const HANDED_OUT: usize = 10_000;
-/// How many notices may wait for whoever shows them.
-const NOTICES: usize = 64;
 /// How long the end of everything may take.
 const FAREWELL: Duration = Duration::from_secs(3);
 
@@ -101,7 +98,6 @@ pub struct Gateway {
     events: mpsc::UnboundedSender<Told>,
     revision: watch::Sender<u64>,
     recorder: Arc<Recorder>,
-    notices: broadcast::Sender<Notice>,
     listeners: Listeners,
     log_levels: loglevel::LogLevels,
     /// Makes one change of the upstreams at a time.
@@ -138,7 +134,6 @@ impl Gateway {
             clock: Clock::default(),
             events,
             revision: watch::Sender::new(1),
-            notices: broadcast::Sender::new(NOTICES),
             recorder: Arc::new(Recorder::open(store.clone(), retention).await?),
             listeners: Listeners::default(),
             log_levels: loglevel::LogLevels::default(),
@@ -266,56 +261,6 @@ impl Gateway {
 
     fn by_id(&self, id: UpstreamId) -> Option<Arc<Upstream>> {
         self.upstreams().into_iter().find(|upstream| upstream.id == id)
-    }
-
-    /// A fact for the journal and for people. Never waits.
-    pub fn record(&self, event: Event) {
-        self.recorder.event(event);
-    }
-
-    /// Every fact from now on, as it happens.
-    pub fn facts(&self) -> broadcast::Receiver<Event> {
-        self.recorder.facts()
-    }
-
-    /// What people are to be told, from now on.
-    pub fn subscribe_people(&self) -> broadcast::Receiver<Notice> {
-        self.notices.subscribe()
-    }
-
-    async fn tell_people(self: Arc<Self>, mut facts: broadcast::Receiver<Event>) {
-        let mut people = People::default();
-        let wanted = |upstream: &UpstreamName| {
-            let tells = |upstream: &Arc<Upstream>| upstream.definition().settings.notifications;
-            self.settings().notifications && self.upstream(upstream).as_ref().is_none_or(tells)
-        };
-        loop {
-            let wait = people.due().map(|due| self.clock.now().until(due));
-            tokio::select! {
-                fact = facts.recv() => match fact {
-                    Ok(event) => people.hear(self.clock.now(), &event),
-                    Err(broadcast::error::RecvError::Lagged(missed)) => {
-                        warn!(missed, "too much happened at once; some of it is told to nobody");
-                    }
-                    Err(broadcast::error::RecvError::Closed) => return,
-                },
-                () = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => {}
-                () = self.ended.cancelled() => return,
-            }
-            if let Some(notice) = people.tell(self.clock.now(), wanted) {
-                // Without a desktop nobody shows it.
-                let _ = self.notices.send(notice);
-            }
-        }
-    }
-
-    pub async fn journal(&self, query: &JournalQuery) -> Result<Vec<Entry>, StoreError> {
-        self.recorder.journal.read(query).await
-    }
-
-    /// The number of the journal's newest entry, as it grows.
-    pub fn journal_written(&self) -> watch::Receiver<u64> {
-        self.recorder.journal.written()
     }
 
     /// As if an upstream had told it.
