@@ -129,6 +129,22 @@ async fn an_outage_that_lasts_is_told_once_and_ends_when_a_list_was_read() -> Re
 }
 
 #[tokio::test]
+async fn a_renewed_session_stands_in_the_journal_and_is_no_heal() -> Result<()> {
+    let (traygate, fake, token) = host_with("web", FakeOptions::http(FakeEra::Legacy)).await?;
+    let app = app(&traygate, AppEra::Legacy, &token).await?;
+    app.call_text("web__counter", json!({})).await?;
+    fake.arm(Failure::DropSession, "tools/call")?;
+    app.call_text("web__counter", json!({})).await?;
+    let words = [
+        "web: had forgotten the session; a new one was opened",
+        "web: app's call of counter was asked once more and was answered after ",
+    ];
+    story(&traygate, &["web"], &words).await?;
+    assert_eq!(traygate.upstream("web").await?.heals, 0);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_changed_list_is_told_by_name() -> Result<()> {
     let (traygate, fake, token) = host_with("fake", FakeOptions::stdio(FakeEra::Legacy)).await?;
     let mut app = app(&traygate, AppEra::Legacy, &token).await?;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::wire::Failure;
+use super::wire::{Failure, FailureKind};
 use crate::{api::State, clock::Moment, events::Fact};
 
 /// What fails within this time of another failure fails because of it: a link that is given up
@@ -14,10 +14,19 @@ const CONSEQUENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub struct Story {
     /// What the failure behind the next state may be called in the journal, and when it came.
-    because: Option<(Moment, String)>,
+    because: Option<Because>,
     outage: Option<Outage>,
+    /// The server forgot its session: a new one is no heal that anybody wants to hear of.
+    renewing: bool,
     /// The user wanted a new link, so the old one's end is no loss.
     expected: bool,
+}
+
+#[derive(Debug)]
+struct Because {
+    at: Moment,
+    words: String,
+    session_lost: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +46,11 @@ enum Depth {
 impl Story {
     /// Why the state that follows is what it is. Whether it isn't just what another failure led to.
     pub fn failed(&mut self, now: Moment, failure: &Failure) -> bool {
-        let caused = |at: Moment| at.until(now) < CONSEQUENCE;
-        let first = !self.because.as_ref().is_some_and(|(at, _)| caused(*at));
+        let caused = |first: &Because| first.at.until(now) < CONSEQUENCE;
+        let first = !self.because.as_ref().is_some_and(caused);
         if first {
-            self.because = Some((now, failure.plainly()));
+            let session_lost = failure.kind == FailureKind::SessionLost;
+            self.because = Some(Because { at: now, words: failure.plainly(), session_lost });
         }
         first
     }
@@ -57,11 +67,10 @@ impl Story {
     /// The state turned from one into the other.
     pub fn turned(&mut self, now: Moment, old: &State, new: &State) -> Option<Fact> {
         match new {
+            State::Ready | State::Degraded { .. } if is_up(old) => None,
             State::Ready | State::Degraded { .. } => {
-                if !is_up(old) {
-                    (self.expected, self.because) = (false, None);
-                }
-                None
+                (self.expected, self.because) = (false, None);
+                std::mem::take(&mut self.renewing).then_some(Fact::SessionRenewed)
             }
             State::Disabled | State::Idle => {
                 self.outage = None;
@@ -91,9 +100,14 @@ impl Story {
         if self.expected {
             return None;
         }
+        let session_lost = self.because.as_ref().is_some_and(|because| because.session_lost);
         let because = self.because();
         // A link that dies before it proved itself goes on with the outage that it was to end.
         if self.outage.is_some() {
+            return None;
+        }
+        if session_lost {
+            self.renewing = true;
             return None;
         }
         self.outage = Some(Outage { since: now, depth: Depth::Lost });
@@ -101,7 +115,7 @@ impl Story {
     }
 
     fn down(&mut self, now: Moment, new: &State) -> Option<Fact> {
-        self.expected = false;
+        (self.expected, self.renewing) = (false, false);
         let because = self.because();
         let outage = self.outage.get_or_insert(Outage { since: now, depth: Depth::Lost });
         if outage.depth == Depth::Down {
@@ -116,7 +130,7 @@ impl Story {
     }
 
     fn because(&mut self) -> String {
-        let because = self.because.take().map(|(_, words)| words);
+        let because = self.because.take().map(|because| because.words);
         because.unwrap_or_else(|| "the connection was lost".to_owned())
     }
 }
@@ -221,6 +235,22 @@ mod tests {
         told.later(40);
         told.up();
         assert_eq!(told.story.proved(told.now), Some(Fact::Healed { after_ms: 40 }));
+    }
+
+    #[test]
+    fn a_session_that_is_renewed_is_no_outage_and_one_that_can_not_be_is() {
+        let session_lost = Failure::new(FailureKind::SessionLost, Ran::CertainlyNot, "404");
+        let mut told = Told::new();
+        told.up();
+        told.story.failed(told.now, &session_lost);
+        assert_eq!(told.to(State::Connecting), None);
+        assert_eq!(told.to(State::Ready), Some(Fact::SessionRenewed));
+        assert_eq!(told.story.proved(told.now), None, "nobody had to be healed");
+        told.story.failed(told.now, &session_lost);
+        assert_eq!(told.to(State::Connecting), None);
+        told.later(3_000);
+        let because = "it refused".to_owned();
+        assert_eq!(told.fails("it refused"), Some(Fact::Unavailable { because }));
     }
 
     #[test]
