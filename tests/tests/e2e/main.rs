@@ -7,6 +7,7 @@ mod command_line;
 mod every_transport;
 mod fixture;
 mod host;
+mod journal;
 mod names;
 mod outages;
 mod real;
