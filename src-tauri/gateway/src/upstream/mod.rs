@@ -15,6 +15,7 @@ pub mod log;
 pub mod process;
 mod repair;
 mod slot;
+pub mod starts;
 mod story;
 pub mod wire;
 
@@ -216,6 +217,19 @@ impl Upstream {
         &self.dialler
     }
 
+    /// Somebody waits for this very upstream: its start waits for no other's.
+    pub fn hurry(&self) {
+        if !self.link.is_up() {
+            self.dialler.start.hurry();
+        }
+    }
+
+    /// While it is being reached: how far that is.
+    pub fn progress(&self) -> Option<String> {
+        let connecting = matches!(self.standing.borrow().state, State::Connecting);
+        connecting.then(|| self.dialler.start.progress(self.log()))?
+    }
+
     pub fn now(&self) -> Moment {
         self.clock.now()
     }
@@ -248,7 +262,11 @@ impl Upstream {
     /// Why it can't serve, as an app is told.
     pub fn fault(&self) -> Fault {
         let standing = self.standing();
-        let reason = standing.state.reason().unwrap_or("it is still starting");
+        let reason = match (standing.state.reason(), self.progress()) {
+            (Some(reason), _) => reason.to_owned(),
+            (None, Some(progress)) => format!("it is still starting ({progress})"),
+            (None, None) => "it is still starting".to_owned(),
+        };
         let code = match standing.state {
             State::NeedsSignIn { .. } => Code::UpstreamNeedsSignIn,
             _ => Code::UpstreamUnavailable,
@@ -286,6 +304,7 @@ impl Upstream {
     pub async fn restart(self: &Arc<Self>) -> Result<(), Fault> {
         lock(&self.starts).clear();
         lock(&self.story).expect();
+        self.hurry();
         if let Some(link) = self.link.take() {
             link.close().await;
         }
