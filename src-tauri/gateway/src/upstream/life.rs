@@ -1,7 +1,11 @@
 //! An upstream's link from dial to death, and the next one: retried for ever, never in a frenzy, and
 //! never revived once the upstream was stopped (design section 5.2).
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::{sync::mpsc, time::Instant};
 use tracing::{debug, info, warn};
@@ -59,7 +63,11 @@ impl Upstream {
         if let Some(failure) = self.too_many_starts() {
             return Err(failure);
         }
-        self.set_state(State::Connecting);
+        // Tried again and again, it stays what it is until that succeeds: people and lists want to
+        // know that it is down, and since when.
+        if !self.failed.load(Ordering::Relaxed) {
+            self.set_state(State::Connecting);
+        }
         let definition = self.definition();
         let remembered = *lock(&self.era);
         let outcome = tokio::select! {
@@ -74,10 +82,12 @@ impl Upstream {
                 Err(disabled())
             }
             Ok((link, news)) => {
+                self.failed.store(false, Ordering::Relaxed);
                 self.welcome(&link, news);
                 Ok(link)
             }
             Err(failure) => {
+                self.failed.store(true, Ordering::Relaxed);
                 self.lost(&failure, None);
                 Err(failure)
             }
@@ -222,6 +232,7 @@ impl Upstream {
             self.standing.borrow().state,
             State::NeedsSignIn { .. } | State::Misconfigured { .. }
         ) {
+            self.failed.store(false, Ordering::Relaxed);
             self.set_state(State::Connecting);
         }
         self.nudge();

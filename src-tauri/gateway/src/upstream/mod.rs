@@ -23,7 +23,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU16, Ordering},
+        atomic::{AtomicBool, AtomicU16, Ordering},
     },
     time::Duration,
 };
@@ -131,6 +131,8 @@ pub struct Upstream {
     link: LinkSlot,
     lists: [List; 4],
     starts: Mutex<VecDeque<Instant>>,
+    /// The last attempt to reach it failed.
+    failed: AtomicBool,
     log_level: Mutex<Option<LogLevel>>,
     /// Somebody wants it now.
     nudge: Notify,
@@ -162,6 +164,7 @@ impl Upstream {
             link: LinkSlot::default(),
             lists: Default::default(),
             starts: Mutex::default(),
+            failed: AtomicBool::new(false),
             log_level: Mutex::default(),
             nudge: Notify::new(),
             ended: CancellationToken::new(),
@@ -224,10 +227,9 @@ impl Upstream {
         }
     }
 
-    /// While it is being reached: how far that is.
+    /// While its program starts: how far that is.
     pub fn progress(&self) -> Option<String> {
-        let connecting = matches!(self.standing.borrow().state, State::Connecting);
-        connecting.then(|| self.dialler.start.progress(self.log()))?
+        self.dialler.start.progress(self.log())
     }
 
     pub fn now(&self) -> Moment {
@@ -303,6 +305,7 @@ impl Upstream {
     /// Drops the link and makes a new one. A user's restart also clears what a rate limit held.
     pub async fn restart(self: &Arc<Self>) -> Result<(), Fault> {
         lock(&self.starts).clear();
+        self.failed.store(false, Ordering::Relaxed);
         lock(&self.story).expect();
         self.hurry();
         if let Some(link) = self.link.take() {
