@@ -68,6 +68,7 @@ async fn rw_12_a_slow_start_is_waited_for_and_a_silent_one_ends() -> Result<()> 
         }
     };
     tokio::time::timeout(Duration::from_secs(20), said).await.context("what it says")??;
+    let dead_pids = pids(&case, "dead")?;
     loop {
         let left = Duration::from_secs(90).checked_sub(begun.elapsed()).context("90 s are over")?;
         ears.hear("notifications/tools/list_changed", left).await?;
@@ -83,8 +84,8 @@ async fn rw_12_a_slow_start_is_waited_for_and_a_silent_one_ends() -> Result<()> 
     let dead = case.traygate.state("dead", "unavailable").await?;
     let why = dead.state.reason().context("a reason")?;
     ensure!(why.contains("did not answer initialize"), "{why}");
-    let pids = pids(&case, "dead")?;
-    process::until("its process is gone", || !pids.iter().any(|pid| is_running(*pid))).await?;
+    // It is tried again, in a process of its own.
+    process::until("its process is gone", || !dead_pids.iter().any(|pid| is_running(*pid))).await?;
     case.end(&[]).await
 }
 
