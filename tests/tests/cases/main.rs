@@ -6,4 +6,5 @@
 mod catalogues;
 mod lifecycle;
 mod people;
+mod programs;
 mod support;

@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
+use traygate_gateway::definition::{Definition, Transport, UpstreamSettings};
 use traygate_tests::{App, AppEra, Traygate};
 
 /// A correct server must answer within this during every case.
@@ -28,10 +29,57 @@ impl Case {
     pub async fn start() -> Result<Option<Self>> {
         let Some(case) = Self::unstarted()? else { return Ok(None) };
         let mut case = case;
-        case.traygate.serve().await?;
-        case.token = case.traygate.token("case").await?;
-        case.add("ok0", "ok").await?;
+        case.serve_with(&[]).await?;
         Ok(Some(case))
+    }
+
+    /// Starts the host with more in its environment, for a case that begins unstarted.
+    pub async fn serve_with(&mut self, env: &[(&str, &str)]) -> Result<()> {
+        self.traygate.serve_with(env).await?;
+        self.token = self.traygate.token("case").await?;
+        self.add("ok0", "ok").await
+    }
+
+    /// The program that misbehaves.
+    pub fn server(&self) -> PathBuf {
+        self.servers.join("badserver.py")
+    }
+
+    /// Adds this copy of `badserver.py` without a shell or a command line in between.
+    pub async fn add_definition(
+        &self,
+        name: &str,
+        server: &Path,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Result<()> {
+        let log = self.log(name).display().to_string();
+        let server = server.display().to_string();
+        let first = [server.as_str(), "--mode", "ok", "--log", &log];
+        let own = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let definition = Definition {
+            name: name.to_owned().try_into()?,
+            transport: Transport::Stdio {
+                command: "python3".to_owned(),
+                args: first.iter().chain(args).map(|arg| (*arg).to_owned()).collect(),
+                env: own(env),
+                cwd: None,
+            },
+            enabled: true,
+            settings: UpstreamSettings::default(),
+        };
+        self.traygate.add(&definition).await
+    }
+
+    /// How an upstream is reached now.
+    pub async fn transport(&self, name: &str) -> Result<Transport> {
+        let route = format!("/upstreams/{name}/definition");
+        let none = None::<&()>;
+        let definition: Definition =
+            self.traygate.control(reqwest::Method::GET, &route, none).await?;
+        Ok(definition.transport)
     }
 
     pub fn unstarted() -> Result<Option<Self>> {
@@ -59,7 +107,7 @@ impl Case {
     }
 
     pub async fn add_with(&self, name: &str, mode: &str, options: &[&str]) -> Result<()> {
-        let server = self.servers.join("badserver.py").display().to_string();
+        let server = self.server().display().to_string();
         let log = self.log(name).display().to_string();
         let mut args =
             vec!["add", name, "--no-test", "--", "python3", &server, "--mode", mode, "--log", &log];

@@ -401,7 +401,8 @@ async fn people_are_told_of_an_outage_once_and_of_its_end_once() -> Result<()> {
     let mut fake = Fake::start("web", FakeOptions::http(FakeEra::Legacy)).await?;
     let traygate = Traygate::unstarted()?;
     store.add_upstream(&traygate.definition(&fake)?).await?;
-    let gateway = Gateway::open(store, 0).await?;
+    let gateway =
+        Gateway::open(store, 0, traygate_gateway::upstream::process::Children::new()).await?;
     let mut notices = gateway.subscribe_people();
     let name = UpstreamName::parse("web")?;
     let upstream = gateway.upstream(&name).context("the upstream")?;

@@ -10,9 +10,11 @@ mod host;
 mod journal;
 mod names;
 mod outages;
+mod processes;
 mod real;
 mod secrecy;
 mod security;
+mod sessions;
 
 use anyhow::Result;
 use serde_json::{Value, json};

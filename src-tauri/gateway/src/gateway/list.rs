@@ -101,6 +101,9 @@ impl Gateway {
                 format!("{name} is disabled in Traygate; its user can enable it there"),
             )));
         }
+        if let (View::One(_), [upstream]) = (&asker.view, &upstreams[..]) {
+            upstream.hurry();
+        }
         let budget = self.settings().list_budget;
         let shares =
             join_all(upstreams.into_iter().map(|upstream| share(upstream, kind, budget))).await;

@@ -183,6 +183,10 @@ async fn begin(
 ) -> Result<(Arc<Link>, Call), Fault> {
     loop {
         let patience = Duration::from_secs(upstream.definition().settings.request_timeout.into());
+        // A list of everything asks for everybody, which is no reason for anybody to go first.
+        if asked.caller.is_some() {
+            upstream.hurry();
+        }
         let link = timeout(patience, upstream.link())
             .await
             .map_err(|_| upstream.fault())?

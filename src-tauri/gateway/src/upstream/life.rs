@@ -1,7 +1,11 @@
 //! An upstream's link from dial to death, and the next one: retried for ever, never in a frenzy, and
 //! never revived once the upstream was stopped (design section 5.2).
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::{sync::mpsc, time::Instant};
 use tracing::{debug, info, warn};
@@ -27,6 +31,9 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 const STEADY: Duration = Duration::from_mins(1);
 /// A program that starts and exits at once is started at most this often in a minute.
 const STARTS_A_MINUTE: usize = 6;
+/// How often people see how far a start is.
+const PROGRESS: Duration = Duration::from_secs(1);
+
 impl Upstream {
     /// The link, dialled if there is none. Many askers share one attempt and its failure.
     pub async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Failure> {
@@ -56,12 +63,17 @@ impl Upstream {
         if let Some(failure) = self.too_many_starts() {
             return Err(failure);
         }
-        self.set_state(State::Connecting);
+        // Tried again and again, it stays what it is until that succeeds: people and lists want to
+        // know that it is down, and since when.
+        if !self.failed.load(Ordering::Relaxed) {
+            self.set_state(State::Connecting);
+        }
         let definition = self.definition();
         let remembered = *lock(&self.era);
         let outcome = tokio::select! {
             outcome = self.dialler.connect(&definition.transport, remembered) => outcome,
             () = self.ended.cancelled() => Err(disabled()),
+            never = self.tell_progress() => match never {},
         };
         match outcome {
             // Stopped at the very moment it came up: nothing may revive it.
@@ -70,13 +82,28 @@ impl Upstream {
                 Err(disabled())
             }
             Ok((link, news)) => {
+                self.failed.store(false, Ordering::Relaxed);
                 self.welcome(&link, news);
                 Ok(link)
             }
             Err(failure) => {
+                self.failed.store(true, Ordering::Relaxed);
                 self.lost(&failure, None);
                 Err(failure)
             }
+        }
+    }
+
+    /// Has what people see drawn anew when the start gets on.
+    async fn tell_progress(&self) -> Infallible {
+        let mut told = None;
+        loop {
+            let progress = self.progress();
+            if progress != told {
+                told = progress;
+                self.tell(UpstreamEvent::State);
+            }
+            tokio::time::sleep(PROGRESS).await;
         }
     }
 
@@ -205,6 +232,7 @@ impl Upstream {
             self.standing.borrow().state,
             State::NeedsSignIn { .. } | State::Misconfigured { .. }
         ) {
+            self.failed.store(false, Ordering::Relaxed);
             self.set_state(State::Connecting);
         }
         self.nudge();

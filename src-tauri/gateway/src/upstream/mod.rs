@@ -15,6 +15,7 @@ pub mod log;
 pub mod process;
 mod repair;
 mod slot;
+pub mod starts;
 mod story;
 pub mod wire;
 
@@ -22,7 +23,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU16, Ordering},
+        atomic::{AtomicBool, AtomicU16, Ordering},
     },
     time::Duration,
 };
@@ -130,6 +131,8 @@ pub struct Upstream {
     link: LinkSlot,
     lists: [List; 4],
     starts: Mutex<VecDeque<Instant>>,
+    /// The last attempt to reach it failed.
+    failed: AtomicBool,
     log_level: Mutex<Option<LogLevel>>,
     /// Somebody wants it now.
     nudge: Notify,
@@ -161,6 +164,7 @@ impl Upstream {
             link: LinkSlot::default(),
             lists: Default::default(),
             starts: Mutex::default(),
+            failed: AtomicBool::new(false),
             log_level: Mutex::default(),
             nudge: Notify::new(),
             ended: CancellationToken::new(),
@@ -216,6 +220,18 @@ impl Upstream {
         &self.dialler
     }
 
+    /// Somebody waits for this very upstream: its start waits for no other's.
+    pub fn hurry(&self) {
+        if !self.link.is_up() {
+            self.dialler.start.hurry();
+        }
+    }
+
+    /// While its program starts: how far that is.
+    pub fn progress(&self) -> Option<String> {
+        self.dialler.start.progress(self.log())
+    }
+
     pub fn now(&self) -> Moment {
         self.clock.now()
     }
@@ -248,7 +264,11 @@ impl Upstream {
     /// Why it can't serve, as an app is told.
     pub fn fault(&self) -> Fault {
         let standing = self.standing();
-        let reason = standing.state.reason().unwrap_or("it is still starting");
+        let reason = match (standing.state.reason(), self.progress()) {
+            (Some(reason), _) => reason.to_owned(),
+            (None, Some(progress)) => format!("it is still starting ({progress})"),
+            (None, None) => "it is still starting".to_owned(),
+        };
         let code = match standing.state {
             State::NeedsSignIn { .. } => Code::UpstreamNeedsSignIn,
             _ => Code::UpstreamUnavailable,
@@ -285,7 +305,9 @@ impl Upstream {
     /// Drops the link and makes a new one. A user's restart also clears what a rate limit held.
     pub async fn restart(self: &Arc<Self>) -> Result<(), Fault> {
         lock(&self.starts).clear();
+        self.failed.store(false, Ordering::Relaxed);
         lock(&self.story).expect();
+        self.hurry();
         if let Some(link) = self.link.take() {
             link.close().await;
         }

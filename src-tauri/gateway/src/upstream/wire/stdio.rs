@@ -18,7 +18,7 @@ use crate::{
     definition::Era,
     upstream::{
         log::{LINE_LENGTH, Mark, UpstreamLog},
-        process::{Exit, Group, Program},
+        process::{Children, Exit, Group, Program},
     },
 };
 
@@ -44,14 +44,15 @@ const LAST_WORDS: usize = 3;
 /// How much of each of them is repeated, in bytes.
 const LAST_WORD: usize = 300;
 
-/// Starts `program`. Its standard error goes to `log`.
+/// Starts `program` as one of these children. Its standard error goes to `log`.
 pub async fn spawn(
     program: &Program,
+    children: &Arc<Children>,
     log: &Arc<UpstreamLog>,
     bounds: Bounds,
 ) -> Result<(Arc<dyn Wire>, Events), Failure> {
     let words_from = log.mark();
-    let mut group = program.start().await?;
+    let mut group = program.start(children).await?;
     let (Some(stdin), Some(stdout), Some(stderr)) = group.stdio() else {
         return Err(Failure::new(FailureKind::Gone, Ran::CertainlyNot, "a pipe is missing"));
     };

@@ -27,7 +27,8 @@ impl Started {
             cwd: None,
         };
         let log = Arc::new(UpstreamLog::new());
-        let (wire, events) = spawn(&program, &log, bounds).await.expect("it starts");
+        let (wire, events) =
+            spawn(&program, &Children::new(), &log, bounds).await.expect("it starts");
         Self { wire, events, log }
     }
 
@@ -307,7 +308,7 @@ sys.stdin.read()
 #[tokio::test]
 async fn a_send_that_was_never_begun_certainly_did_not_run() {
     let (lanes, letters) = writer::lanes();
-    let mut group = deaf().start().await.expect("it starts");
+    let mut group = deaf().start(&Children::new()).await.expect("it starts");
     let (stdin, _stdout, _stderr) = group.stdio();
     let closing = CancellationToken::new();
     let writing = tokio::spawn(writer::write(stdin.expect("piped"), letters, closing.clone()));
@@ -335,7 +336,7 @@ async fn a_cancellation_overtakes_what_is_not_yet_begun() {
         kind: Kind::Notification { method: "notifications/cancelled".to_owned() },
     };
     let program = Program { command: "cat".into(), args: Vec::new(), ..deaf() };
-    let mut group = program.start().await.expect("it starts");
+    let mut group = program.start(&Children::new()).await.expect("it starts");
     let (stdin, stdout, _stderr) = group.stdio();
     let patience = PATIENCE;
     let mut abandoned = Box::pin(lanes.send(request(&b"abandoned"[..]), patience));
