@@ -37,6 +37,8 @@ const PROBE: Duration = Duration::from_secs(8);
 const SILENCE: Duration = Duration::from_mins(1);
 /// And while its stderr shows that it is busy: a package download, a build.
 const BUSY_START: Duration = Duration::from_mins(2);
+/// And while it says what is no MCP: it may yet be a log, and an answer follow it.
+const FOREIGN: Duration = Duration::from_secs(8);
 /// How long the end of a connection that was only tried may take.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -103,6 +105,7 @@ impl Dialler {
                 finish(again, outcome, failure).await
             }
             Err(failure) => {
+                let failure = understood(&attempt.0, failure);
                 hang_up(attempt.0).await;
                 Err(failure)
             }
@@ -174,13 +177,20 @@ impl Dialler {
         {
             return Ok(connected);
         }
-        if flavour == HttpFlavour::Auto
-            && matches!(failure.kind, FailureKind::Status(400 | 404 | 405 | 406 | 415))
-            && let Ok(connected) = self.sse(target).await
-        {
-            return Ok(connected);
+        let perhaps_sse = flavour == HttpFlavour::Auto
+            && matches!(failure.kind, FailureKind::Status(400 | 404 | 405 | 406 | 415));
+        if !perhaps_sse {
+            return Err(failure);
         }
-        Err(failure)
+        match self.sse(target).await {
+            Ok(connected) => Ok(connected),
+            // It knows nothing of either transport: one of the two is enough to say.
+            Err(other) if matches!(other.kind, FailureKind::Status(_)) => Err(failure),
+            Err(other) => {
+                let reason = format!("{}, and {}", failure.reason, other.reason);
+                Err(Failure { reason, ..failure })
+            }
+        }
     }
 
     /// `None`: it isn't a modern server. A server that can't be reached at all, or that wants a
@@ -274,33 +284,40 @@ impl Dialler {
                 &serde_json::json!({ "roots": { "listChanged": true }, "sampling": {}, "elicitation": {} }),
             )
             .with("clientInfo", &own_info());
-        let answer =
-            self.patiently(link.begin_in(Request::own("initialize", params), None)).await?;
-        let answer = self.patiently(answer.answer()).await?;
+        let begin = link.begin_in(Request::own("initialize", params), None);
+        let answer = self.patiently(link, begin).await?;
+        let answer = self.patiently(link, answer.answer()).await?;
         let result = answer.map_err(|error| hello::refusal("initialize", &error))?;
         let hello = hello::legacy(&result)?;
         link.greet(hello);
         timeout(SILENCE, link.notify("notifications/initialized", RawObject::default()))
             .await
-            .unwrap_or_else(|_| Err(silence(SILENCE)))
+            .unwrap_or_else(|_| Err(silence(link, SILENCE)))
     }
 
-    /// Waits as long as a start may take: 60 s of silence, 120 s while stderr shows activity.
+    /// Waits as long as a start may take: 60 s of silence, 120 s while stderr shows activity, and
+    /// no longer than it takes to be sure of a server that can't be understood.
     async fn patiently<T>(
         &self,
+        link: &Link,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let begun = Instant::now();
         let mut work = std::pin::pin!(work);
+        let mut foreign = false;
         loop {
             let heard = self.log.activity().map_or(begun, |heard| begun.max(heard.into()));
             let deadline = (heard + SILENCE).min(begun + BUSY_START);
             tokio::select! {
                 outcome = &mut work => return outcome,
+                () = link.speaks_foreign(), if !foreign => foreign = true,
+                () = sleep_until(begun + FOREIGN), if foreign => {
+                    return Err(silence(link, begun.elapsed()));
+                }
                 () = sleep_until(deadline) => {
                     let heard_since = self.log.activity().map(Instant::from).is_some_and(|at| at > heard);
                     if !heard_since || Instant::now() >= begun + BUSY_START {
-                        return Err(silence(begun.elapsed()));
+                        return Err(silence(link, begun.elapsed()));
                     }
                 }
             }
@@ -360,12 +377,24 @@ async fn discover(link: &Arc<Link>) -> Result<Discovery, Failure> {
     })
 }
 
-fn silence(lasted: Duration) -> Failure {
-    Failure::new(
-        FailureKind::Silent,
-        Ran::Perhaps,
-        format!("it did not answer within {} s of being started", lasted.as_secs()),
-    )
+/// A garbled answer of a server that frames its messages another way is best told as that.
+fn understood(link: &Link, failure: Failure) -> Failure {
+    match link.misunderstanding() {
+        Some(reason) if failure.kind == FailureKind::Garbage && link.is_foreign() => {
+            Failure { reason, ..failure }
+        }
+        _ => failure,
+    }
+}
+
+fn silence(link: &Link, lasted: Duration) -> Failure {
+    let of_its_start = if link.is_http() { "" } else { " of being started" };
+    let silent = format!("it did not answer within {} s{of_its_start}", lasted.as_secs());
+    let reason = match link.misunderstanding() {
+        Some(why) => format!("{silent} in a way that can be understood: {why}"),
+        None => silent,
+    };
+    Failure::new(FailureKind::Silent, Ran::Perhaps, reason)
 }
 
 fn gave_up(failure: &Failure) -> bool {

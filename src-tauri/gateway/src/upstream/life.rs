@@ -7,7 +7,9 @@ use tokio::{sync::mpsc, time::Instant};
 use tracing::{debug, info, warn};
 
 use super::{
-    Upstream, UpstreamEvent, ask,
+    Upstream, UpstreamEvent,
+    advice::advised,
+    ask,
     link::{Link, News},
     wire::{Failure, FailureKind, Ran},
 };
@@ -74,6 +76,7 @@ impl Upstream {
                 Ok(link)
             }
             Err(failure) => {
+                let failure = advised(failure, &definition.transport, &self.name);
                 self.lost(&failure, None);
                 Err(failure)
             }
@@ -138,6 +141,7 @@ impl Upstream {
                 News::ResourceUpdated(uri) => self.tell(UpstreamEvent::ResourceUpdated(uri)),
                 News::Closed(failure) => {
                     self.evict(link);
+                    let failure = advised(failure, &self.definition().transport, &self.name);
                     self.lost(&failure, Some(link));
                     return;
                 }
