@@ -4,6 +4,10 @@
 //! has none. What the product promises is tested by its own fakes as well.
 
 mod catalogues;
+mod framing;
+mod http;
 mod lifecycle;
+mod lists;
 mod people;
 mod support;
+mod sweep;
