@@ -58,7 +58,7 @@ impl Handler {
                 }
                 Told::Result(result) => {
                     self.gateway.learn(route, Ok(&result));
-                    return Ok(answer::result(method, era, result));
+                    return Ok(answer::result(method, era, &route.upstream.name, result));
                 }
                 Told::Error(error) => {
                     self.gateway.learn(route, Err(&error));
