@@ -6,7 +6,7 @@ CASES ?= ../shared/cases
 UI_SOURCES := $(shell find ui/src -type f) ui/index.html ui/vite.config.ts ui/tsconfig.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt ui setup install cases
+.PHONY: help run test check fmt ui setup install cases bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,11 @@ cases: ## Run the cases that lie beside the repository (CASES=directory)
 	@scripts/setup.sh serve
 	cargo build --locked -p traygate
 	TRAYGATE_CASES="$(abspath $(CASES))" cargo test --locked -p traygate-tests --test cases
+
+bench: ## Measure an optimised build beside the barest hop; takes minutes, and wants an idle machine
+	@scripts/setup.sh serve
+	cargo build --locked --release -p traygate -p traygate-tests
+	target/release/bench
 
 # npm writes this file last.
 ui/node_modules/.package-lock.json: ui/package.json ui/package-lock.json

@@ -96,6 +96,14 @@ pub enum Command {
         after_help = "Examples:\n  traygate logs files -n 20\n  traygate logs files --follow"
     )]
     Logs(Logs),
+    /// Tell what happened: what broke, what was done about it, and which calls it touched
+    ///
+    /// Also what you switched, and through what. Times are this machine's. With --json, one object
+    /// a line.
+    #[command(
+        after_help = "Examples:\n  traygate journal\n  traygate journal files --since 1h\n  traygate journal --follow --calls"
+    )]
+    Journal(Journal),
     /// Change how an upstream is treated, or show its settings
     ///
     /// The settings: auto_enable_new_capabilities (true, false), legacy_ttl (seconds, until_told),
@@ -242,6 +250,24 @@ pub struct Logs {
     /// How many of the last lines
     #[arg(short = 'n', long, default_value_t = 100)]
     pub lines: usize,
+}
+
+#[derive(Args)]
+pub struct Journal {
+    /// Only what is about this upstream
+    pub upstream: Option<String>,
+    /// Go on with what happens until Ctrl-C
+    #[arg(short, long)]
+    pub follow: bool,
+    /// From how long ago on: 15m, 1h, 1h30m, 2d
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Every call, and not only those that an outage touched
+    #[arg(long)]
+    pub calls: bool,
+    /// How many of the last entries; 100, or with --since all
+    #[arg(short = 'n', long)]
+    pub lines: Option<usize>,
 }
 
 #[derive(Args)]

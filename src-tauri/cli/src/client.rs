@@ -13,6 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::{net::TcpStream, time::timeout};
 use traygate_gateway::{
     api::{Problem, RunFile},
+    control::caller::CALLER_HEADER,
     paths::Paths,
 };
 
@@ -166,6 +167,7 @@ impl Request<'_> {
             .uri(format!("/control/v1{}", self.path))
             .header(header::HOST, format!("127.0.0.1:{}", run.port))
             .header(header::AUTHORIZATION, format!("Bearer {}", run.token))
+            .header(CALLER_HEADER, "cli")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(self.body))?;
         let response = sender

@@ -5,6 +5,7 @@ use serde_json::json;
 use tracing_subscriber::EnvFilter;
 use traygate_gateway::{
     api::NewToken,
+    events::By,
     host::{Host, HostOptions},
     paths::Paths,
 };
@@ -52,7 +53,8 @@ async fn host(paths: Paths, port: Option<u16>, reader: Reader) -> Result<()> {
 
 /// Says where the endpoint is and what to type next; the first time also a token.
 async fn greet(host: &Host, data: &str, output: Output) -> Result<()> {
-    let token = if host.apps().is_empty() { Some(host.new_app(FIRST_APP).await?) } else { None };
+    let token =
+        if host.apps().is_empty() { Some(host.new_app(By::Cli, FIRST_APP).await?) } else { None };
     if output.json {
         let line = json!({
             "endpoint": host.endpoint(),

@@ -43,6 +43,17 @@ pub fn clock(at: i64, now: i64) -> String {
     }
 }
 
+/// The time to the second here, with the date if it isn't today's.
+pub fn moment(at: i64, now: i64) -> String {
+    let here =
+        |at| Timestamp::from_millisecond(at).ok().map(|t| t.to_zoned_datetime(TimeZone::system()));
+    match (here(at), here(now)) {
+        (Some(at), Some(now)) if at.date() == now.date() => at.strftime("%H:%M:%S").to_string(),
+        (Some(at), _) => at.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        (None, _) => "an unknown time".to_owned(),
+    }
+}
+
 /// The time of day to the second, for logs.
 pub fn second(at: i64) -> String {
     Timestamp::from_millisecond(at).map_or_else(

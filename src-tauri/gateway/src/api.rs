@@ -46,8 +46,20 @@ pub struct UpstreamView {
     pub state: State,
     /// Since when it is in this state.
     pub since: i64,
+    /// What went wrong last, however well it is now.
+    #[serde(default)]
+    pub last_error: Option<LastError>,
+    /// How often Traygate healed it in the last 24 hours.
+    #[serde(default)]
+    pub heals: usize,
     pub catalogues: Vec<CatalogueView>,
     pub settings: UpstreamSettings,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastError {
+    pub at: i64,
+    pub reason: String,
 }
 
 /// The states of design section 5.2.
@@ -152,6 +164,9 @@ pub struct AppView {
     pub protocol_version: Option<String>,
     /// How many tools its last `tools/list` gave it.
     pub listed_tools: Option<usize>,
+    /// When that was.
+    #[serde(default)]
+    pub listed_at: Option<i64>,
     /// Open sessions (legacy) and subscriptions (modern).
     pub connections: usize,
 }

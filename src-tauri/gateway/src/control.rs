@@ -1,6 +1,9 @@
 //! The control API: what the command line and the window use (`docs/control-api.md`). Every route
 //! is one deed of the gateway; what it says and does is decided there.
 
+pub mod caller;
+mod journal;
+
 use std::{convert::Infallible, sync::Arc};
 
 use axum::{
@@ -19,13 +22,14 @@ use tokio_stream::wrappers::BroadcastStream;
 
 use crate::{
     api::{
-        Add, AppView, Call, Capabilities, CapabilityView, Change, Export, Imported, LogLine,
-        NewApp, NewToken, PauseRequest, Problem, SettingValue, SettingView, Snapshot, TestReport,
-        Toggle, UpstreamView,
+        Add, AppView, Call, Capabilities, CapabilityView, Change, Export, Imported, NewApp,
+        NewToken, PauseRequest, Problem, SettingValue, SettingView, Snapshot, TestReport, Toggle,
+        UpstreamView,
     },
     capability::CapabilityType,
     definition::Definition,
     endpoint::guard::{Guard, user_only},
+    events::By,
     fault::{Code, Fault},
     gateway::{Gateway, Place, manage::Refused, without_secrets},
 };
@@ -54,6 +58,7 @@ pub fn routes(control: Control, guard: &Guard) -> Router {
         .route("/upstreams/{name}/test", post(test))
         .route("/upstreams/{name}/capabilities", get(capabilities).patch(toggle).delete(forget))
         .route("/upstreams/{name}/log", get(log))
+        .route("/journal", get(journal::journal))
         .route("/test", post(test_definition))
         .route("/call", post(call))
         .route("/apps", get(apps).post(new_app))
@@ -85,9 +90,10 @@ async fn upstreams(State(control): State<Control>) -> Json<Vec<UpstreamView>> {
 
 async fn add(
     State(control): State<Control>,
+    by: By,
     JsonBody(add): JsonBody<Add>,
 ) -> Result<Response, Refused> {
-    let added = control.gateway.add(add).await?;
+    let added = control.gateway.add(by, add).await?;
     Ok((StatusCode::CREATED, Json(added)).into_response())
 }
 
@@ -108,18 +114,20 @@ async fn definition(
 
 async fn change(
     State(control): State<Control>,
+    by: By,
     Path(name): Path<String>,
     JsonBody(change): JsonBody<Change>,
 ) -> Answer<UpstreamView> {
-    let upstream = control.gateway.change(&name, change).await?;
+    let upstream = control.gateway.change(by, &name, change).await?;
     Ok(Json(control.gateway.view(&upstream)))
 }
 
 async fn remove(
     State(control): State<Control>,
+    by: By,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Refused> {
-    control.gateway.remove(&name).await.map(|()| StatusCode::NO_CONTENT)
+    control.gateway.remove(by, &name).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 async fn refresh(State(control): State<Control>, Path(name): Path<String>) -> Answer<UpstreamView> {
@@ -127,8 +135,12 @@ async fn refresh(State(control): State<Control>, Path(name): Path<String>) -> An
     Ok(Json(control.gateway.view(&upstream)))
 }
 
-async fn restart(State(control): State<Control>, Path(name): Path<String>) -> Answer<UpstreamView> {
-    let upstream = control.gateway.restart(&name).await?;
+async fn restart(
+    State(control): State<Control>,
+    by: By,
+    Path(name): Path<String>,
+) -> Answer<UpstreamView> {
+    let upstream = control.gateway.restart(by, &name).await?;
     Ok(Json(control.gateway.view(&upstream)))
 }
 
@@ -161,10 +173,11 @@ async fn capabilities(
 
 async fn toggle(
     State(control): State<Control>,
+    by: By,
     Path(name): Path<String>,
     JsonBody(toggle): JsonBody<Toggle>,
 ) -> Answer<CapabilityView> {
-    control.gateway.toggle(&name, toggle).await.map(Json)
+    control.gateway.toggle(by, &name, toggle).await.map(Json)
 }
 
 #[derive(Deserialize)]
@@ -176,10 +189,11 @@ struct Which {
 
 async fn forget(
     State(control): State<Control>,
+    by: By,
     Path(name): Path<String>,
     Query(Which { kind, key }): Query<Which>,
 ) -> Result<StatusCode, Refused> {
-    control.gateway.forget(&name, kind, &key).await.map(|()| StatusCode::NO_CONTENT)
+    control.gateway.forget(by, &name, kind, &key).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 #[derive(Deserialize)]
@@ -208,8 +222,8 @@ async fn log(
     Ok(([("content-type", "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
-fn as_line(line: &LogLine) -> Bytes {
-    let mut bytes = serde_json::to_vec(line).expect("a log line always serializes");
+fn as_line(line: &impl serde::Serialize) -> Bytes {
+    let mut bytes = serde_json::to_vec(line).expect("a line always serializes");
     bytes.push(b'\n');
     bytes.into()
 }
@@ -228,18 +242,20 @@ async fn apps(State(control): State<Control>) -> Json<Vec<AppView>> {
 
 async fn new_app(
     State(control): State<Control>,
+    by: By,
     JsonBody(app): JsonBody<NewApp>,
 ) -> Result<Response, Refused> {
-    let token = control.gateway.new_app(&app.name).await?;
+    let token = control.gateway.new_app(by, &app.name).await?;
     let endpoint = control.place.endpoint.clone();
     Ok((StatusCode::CREATED, Json(NewToken { name: app.name, token, endpoint })).into_response())
 }
 
 async fn revoke_app(
     State(control): State<Control>,
+    by: By,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Refused> {
-    control.gateway.revoke_app(&name).await.map(|()| StatusCode::NO_CONTENT)
+    control.gateway.revoke_app(by, &name).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 async fn settings(State(control): State<Control>) -> Json<Vec<SettingView>> {
@@ -252,26 +268,32 @@ async fn setting(State(control): State<Control>, Path(key): Path<String>) -> Ans
 
 async fn set(
     State(control): State<Control>,
+    by: By,
     Path(key): Path<String>,
     JsonBody(SettingValue { value }): JsonBody<SettingValue>,
 ) -> Answer<SettingView> {
-    control.gateway.set(&key, Some(&value)).await.map(Json)
+    control.gateway.set(by, &key, Some(&value)).await.map(Json)
 }
 
-async fn reset(State(control): State<Control>, Path(key): Path<String>) -> Answer<SettingView> {
-    control.gateway.set(&key, None).await.map(Json)
+async fn reset(
+    State(control): State<Control>,
+    by: By,
+    Path(key): Path<String>,
+) -> Answer<SettingView> {
+    control.gateway.set(by, &key, None).await.map(Json)
 }
 
 async fn pause(
     State(control): State<Control>,
+    by: By,
     JsonBody(request): JsonBody<PauseRequest>,
 ) -> Answer<Snapshot> {
-    control.gateway.set_pause(Some(request)).await?;
+    control.gateway.set_pause(by, Some(request)).await?;
     Ok(status(State(control)).await)
 }
 
-async fn resume(State(control): State<Control>) -> Answer<Snapshot> {
-    control.gateway.set_pause(None).await?;
+async fn resume(State(control): State<Control>, by: By) -> Answer<Snapshot> {
+    control.gateway.set_pause(by, None).await?;
     Ok(status(State(control)).await)
 }
 
@@ -281,9 +303,10 @@ async fn export(State(control): State<Control>) -> Json<Export> {
 
 async fn import(
     State(control): State<Control>,
+    by: By,
     JsonBody(import): JsonBody<Export>,
 ) -> Answer<Imported> {
-    control.gateway.import(import).await.map(Json)
+    control.gateway.import(by, import).await.map(Json)
 }
 
 async fn shut_down(State(control): State<Control>) -> StatusCode {

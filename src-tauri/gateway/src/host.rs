@@ -24,6 +24,7 @@ use crate::{
         self,
         guard::{self, Guard},
     },
+    events::By,
     gateway::{Gateway, NotOpened, Place, manage::Refused, new_token},
     paths::Paths,
     port,
@@ -165,8 +166,8 @@ impl Host {
     }
 
     /// A new app's token, told here and never again.
-    pub async fn new_app(&self, name: &str) -> Result<NewToken, HostError> {
-        let token = self.gateway.new_app(name).await?;
+    pub async fn new_app(&self, by: By, name: &str) -> Result<NewToken, HostError> {
+        let token = self.gateway.new_app(by, name).await?;
         Ok(NewToken { name: name.to_owned(), token, endpoint: self.place.endpoint.clone() })
     }
 

@@ -14,6 +14,7 @@ pub mod clock;
 pub mod control;
 pub mod definition;
 pub mod endpoint;
+pub mod events;
 pub mod fault;
 pub mod gateway;
 pub mod host;

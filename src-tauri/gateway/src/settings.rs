@@ -30,8 +30,17 @@ pub struct Settings {
     /// Bytes of one message of an upstream.
     pub message_limit: usize,
     pub notifications: bool,
+    pub journal_events_days: Kept,
+    pub journal_calls_days: Kept,
     /// As a browser writes them: `https://example.org`.
     pub allowed_origins: Vec<String>,
+}
+
+/// For how long the journal keeps an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    Days(u32),
+    ForEver,
 }
 
 /// Why a setting was not taken.
@@ -68,7 +77,7 @@ struct Setting {
     normalise: fn(&str) -> Option<String>,
 }
 
-const SETTINGS: [Setting; 9] = [
+const SETTINGS: [Setting; 11] = [
     Setting {
         key: "port",
         default: "8717",
@@ -126,6 +135,20 @@ const SETTINGS: [Setting; 9] = [
         normalise: |text| value::switch(text).map(|on| value::show_switch(on).to_owned()),
     },
     Setting {
+        key: "journal_events_days",
+        default: "30",
+        about: "for how many days the journal keeps what happened to upstreams and what you did",
+        allowed: value::DAYS,
+        normalise: |text| value::days(text).map(value::show_days),
+    },
+    Setting {
+        key: "journal_calls_days",
+        default: "30",
+        about: "for how many days the journal keeps which app called what, and how it ended",
+        allowed: value::DAYS,
+        normalise: |text| value::days(text).map(value::show_days),
+    },
+    Setting {
         key: "allowed_origins",
         default: "",
         about: "web origins that may use the endpoint, with a comma between",
@@ -147,6 +170,8 @@ impl Settings {
             request_limit: reading.get("request_limit", value::request_limit),
             message_limit: reading.get("message_limit", value::message_limit),
             notifications: reading.get("notifications", value::switch),
+            journal_events_days: reading.get("journal_events_days", value::days),
+            journal_calls_days: reading.get("journal_calls_days", value::days),
             allowed_origins: reading.get("allowed_origins", value::origins),
         };
         (settings, reading.notes)
@@ -244,6 +269,8 @@ mod tests {
             request_limit: 32 << 20,
             message_limit: 64 << 20,
             notifications: true,
+            journal_events_days: Kept::Days(30),
+            journal_calls_days: Kept::Days(30),
             allowed_origins: Vec::new(),
         };
         assert_eq!(Settings::from_stored(&BTreeMap::new()), (expected, Vec::new()));
@@ -266,6 +293,8 @@ mod tests {
             ("request_limit", "16 MiB", "16777216"),
             ("message_limit", "1GiB", "1073741824"),
             ("notifications", "No", "off"),
+            ("journal_events_days", " 7 ", "7"),
+            ("journal_calls_days", "For ever", "forever"),
             ("allowed_origins", "", ""),
             (
                 "allowed_origins",
@@ -300,6 +329,8 @@ mod tests {
             ("request_limit", "257MiB"),
             ("message_limit", "99999999999999999999GiB"),
             ("notifications", "maybe"),
+            ("journal_events_days", "0"),
+            ("journal_calls_days", "36501"),
             ("allowed_origins", "*"),
             ("allowed_origins", "example.org"),
             ("allowed_origins", "https://example.org/path"),

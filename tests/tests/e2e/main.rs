@@ -8,6 +8,7 @@ mod every_transport;
 mod fidelity;
 mod fixture;
 mod host;
+mod journal;
 mod names;
 mod outages;
 mod real;

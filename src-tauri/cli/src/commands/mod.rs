@@ -3,6 +3,7 @@
 pub mod add;
 mod call;
 mod config;
+mod journal;
 mod logs;
 mod pasted;
 pub mod pause;
@@ -68,6 +69,7 @@ impl Context {
             Command::Refresh(wanted) => upstreams::refresh(self, &wanted.upstream).await,
             Command::Restart(wanted) => upstreams::restart(self, &wanted.upstream).await,
             Command::Logs(wanted) => logs::logs(self, &wanted).await,
+            Command::Journal(wanted) => journal::journal(self, &wanted).await,
             Command::Set(wanted) => settings::set(self, &wanted.upstream, &wanted.settings).await,
             Command::Rename(wanted) => {
                 upstreams::rename(self, &wanted.upstream, &wanted.name).await

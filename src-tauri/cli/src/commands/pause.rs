@@ -60,10 +60,16 @@ fn parse(time: &str, now: &ZonedDateTime) -> Result<u64> {
         let midnight = now.tomorrow()?.start_of_day()?;
         midnight.timestamp().as_second() - now.timestamp().as_second()
     } else {
-        let span: Span = time.parse().map_err(|_| wrong())?;
-        span.total((Unit::Second, SpanRelativeTo::days_are_24_hours())).map_err(|_| wrong())? as i64
+        return seconds(time).ok_or_else(wrong);
     };
     u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).ok_or_else(wrong)
+}
+
+/// How many seconds `1h30m` or `2d` are; a day has 24 hours.
+pub fn seconds(time: &str) -> Option<u64> {
+    let span: Span = time.parse().ok()?;
+    let seconds = span.total((Unit::Second, SpanRelativeTo::days_are_24_hours())).ok()? as i64;
+    u64::try_from(seconds).ok().filter(|seconds| *seconds > 0)
 }
 
 #[cfg(test)]

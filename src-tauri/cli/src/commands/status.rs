@@ -42,7 +42,8 @@ pub fn apps(apps: &[AppView], output: Output) -> String {
         return "no apps yet; let one in: traygate token new claude\n".to_owned();
     }
     let now = words::now();
-    let mut table = Table::new(&["APP", "LAST SEEN", "CLIENT", "PROTOCOL", "TOOLS", "CONNECTED"]);
+    let mut table =
+        Table::new(&["APP", "LAST SEEN", "CLIENT", "PROTOCOL", "TOOLS", "LISTED", "CONNECTED"]);
     for app in apps {
         let dash = || "-".to_owned();
         let protocol =
@@ -54,6 +55,7 @@ pub fn apps(apps: &[AppView], output: Output) -> String {
             cell(app.client.as_deref().map_or_else(dash, words::one_line)),
             cell(protocol.unwrap_or_else(dash)),
             cell(app.listed_tools.map_or_else(dash, |tools| tools.to_string())),
+            cell(app.listed_at.map_or_else(dash, |at| words::ago(at, now))),
             (connected.0, connected.1.to_owned()),
         ]);
     }

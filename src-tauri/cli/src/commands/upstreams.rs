@@ -92,11 +92,21 @@ pub fn table(upstreams: &[UpstreamView], output: Output) -> String {
                 @modelcontextprotocol/server-filesystem ~/notes\n"
             .to_owned();
     }
-    let mut table =
-        Table::new(&["NAME", "STATE", "TOOLS", "RESOURCES", "TEMPLATES", "PROMPTS", "REACHED BY"]);
+    let now = words::now();
+    let mut table = Table::new(&[
+        "NAME",
+        "STATE",
+        "SINCE",
+        "TOOLS",
+        "RESOURCES",
+        "TEMPLATES",
+        "PROMPTS",
+        "REACHED BY",
+    ]);
     for view in upstreams {
         let (tone, _) = state(&view.state);
         let mut row = vec![(Tone::Strong, view.name.to_string()), (tone, view.state.word().into())];
+        row.push(cell(words::ago(view.since, now)));
         row.extend(CapabilityType::ALL.map(|kind| cell(share(catalogue(view, kind)))));
         // Only a table on a screen must fit.
         let width = if output.terminal { 60 } else { usize::MAX };
@@ -104,11 +114,32 @@ pub fn table(upstreams: &[UpstreamView], output: Output) -> String {
         table.row(row);
     }
     let mut text = table.render(output);
-    for view in upstreams.iter().filter(|view| view.state.reason().is_some()) {
-        let (tone, words) = state(&view.state);
-        text.push_str(&format!("{}: {}\n", view.name, output.paint(tone, &words)));
+    for view in upstreams {
+        if view.state.reason().is_some() {
+            let (tone, words) = state(&view.state);
+            text.push_str(&format!("{}: {}\n", view.name, output.paint(tone, &words)));
+        }
+        if let Some(past) = past(view, now) {
+            text.push_str(&format!("{}: {}\n", view.name, output.paint(Tone::Faint, &past)));
+        }
     }
     text
+}
+
+/// What was wrong with it and is over: `healed twice …; last error 5 min ago: …`.
+fn past(view: &UpstreamView, now: i64) -> Option<String> {
+    let heals = match view.heals {
+        0 => None,
+        1 => Some("healed once in the last 24 h".to_owned()),
+        2 => Some("healed twice in the last 24 h".to_owned()),
+        heals => Some(format!("healed {heals} times in the last 24 h")),
+    };
+    // While it is wrong, the state says it.
+    let error = view.last_error.as_ref().filter(|_| view.state.reason().is_none()).map(|error| {
+        format!("last error {}: {}", words::ago(error.at, now), words::one_line(&error.reason))
+    });
+    let parts: Vec<_> = heals.into_iter().chain(error).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 fn catalogue(view: &UpstreamView, kind: CapabilityType) -> Option<&CatalogueView> {

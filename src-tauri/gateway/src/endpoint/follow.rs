@@ -22,10 +22,10 @@ use super::{
 };
 use crate::{
     definition::{Era, LogLevel},
-    gateway::{Route, relay::Relayed},
+    gateway::{Relaying, Route, relay::Relayed},
     json::{RawObject, raw},
     upstream::{
-        ask::{Asking, Told},
+        ask::Told,
         link::{PROTOCOL_META, Question, error},
     },
 };
@@ -41,7 +41,7 @@ impl Handler {
         method: Relayed,
         received: &Received,
         route: &Route,
-        mut asking: Asking,
+        mut asking: Relaying,
         context: &RequestContext<RoleServer>,
     ) -> Result<Payload, ErrorData> {
         let era = received.asker.era;

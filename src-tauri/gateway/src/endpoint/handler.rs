@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     capability::CapabilityType,
+    clock::wall,
     definition::{Era, LogLevel},
     gateway::{
         Asker, Gateway, View,
@@ -156,7 +157,9 @@ impl Handler {
                 self.session.saw(&self.gateway, kind, listed.digest);
                 if kind == CapabilityType::Tool {
                     let app = &received.asker.app;
-                    self.gateway.apps().note(app, |seen| seen.listed_tools = Some(listed.items));
+                    self.gateway.apps().note(app, |seen| {
+                        (seen.listed_tools, seen.listed_at) = (Some(listed.items), Some(wall()));
+                    });
                 }
                 Payload::Result(listed.result)
             }

@@ -99,12 +99,32 @@ pub async fn raw_json(State(layer): State<Layer>, request: Request, next: Next) 
         layer.sessions.opened(&opened, app);
     }
     let response = if method == Method::POST { as_json_rpc(response, id).await } else { response };
-    let tickets = layer.tickets;
+    redeemed(response, layer.tickets).await
+}
+
+/// The response with the payloads in place of their tickets. A JSON body leaves as one piece that
+/// says its length, a stream event by event; what is neither carries no ticket.
+async fn redeemed(response: Response, tickets: Tickets) -> Response {
+    if is(response.headers(), "text/event-stream") {
+        return response.map(|body| {
+            Body::new(body.map_frame(move |frame| frame.map_data(|data| tickets.redeem(data))))
+        });
+    }
+    if !is(response.headers(), "application/json") {
+        return response;
+    }
     let (mut parts, body) = response.into_parts();
-    // hyper finds out the new one.
-    parts.headers.remove(header::CONTENT_LENGTH);
-    let body = body.map_frame(move |frame| frame.map_data(|data| tickets.redeem(data)));
-    Response::from_parts(parts, Body::new(body))
+    match to_bytes(body, usize::MAX).await {
+        Ok(whole) => {
+            // The length of what stood there before.
+            parts.headers.remove(header::CONTENT_LENGTH);
+            Response::from_parts(parts, Body::from(tickets.redeem(whole)))
+        }
+        Err(problem) => {
+            let why = format!("the answer broke off: {problem}");
+            super::guard::refuse(StatusCode::INTERNAL_SERVER_ERROR, &why)
+        }
+    }
 }
 
 type Read = (Request, Option<Box<RawValue>>);
@@ -198,11 +218,9 @@ fn check(message: &Envelope) -> Result<(), &'static str> {
 /// rmcp says some refusals in plain text; apps get every one as a JSON-RPC error, with its status.
 async fn as_json_rpc(response: Response, id: Option<Box<RawValue>>) -> Response {
     let status = response.status();
-    let is_text = response
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .is_none_or(|kind| !kind.as_bytes().starts_with(b"application/json"));
-    if !(status.is_client_error() || status.is_server_error()) || !is_text {
+    if !(status.is_client_error() || status.is_server_error())
+        || is(response.headers(), "application/json")
+    {
         return response;
     }
     let text = to_bytes(response.into_body(), ERROR_TEXT).await.unwrap_or_default();
@@ -222,6 +240,11 @@ fn error(status: StatusCode, id: Option<Box<RawValue>>, code: i32, message: &str
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+fn is(headers: &HeaderMap, media_type: &str) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(media_type.as_bytes()))
 }
 
 /// The session that a request or an answer belongs to; legacy only.

@@ -28,6 +28,7 @@ pub struct Activity {
     pub era: Option<Era>,
     pub protocol_version: Option<String>,
     pub listed_tools: Option<usize>,
+    pub listed_at: Option<i64>,
     pub connections: usize,
 }
 
@@ -108,6 +109,7 @@ impl Apps {
             entry.era = seen.era;
             entry.protocol_version.clone_from(&seen.protocol_version);
             entry.listed_tools = seen.listed_tools;
+            entry.listed_at = seen.listed_at;
             entry.connections = seen.connections;
         }
         views.into_values().collect()
@@ -143,6 +145,7 @@ fn view(name: &str, created_at: i64, last_seen_at: Option<i64>) -> AppView {
         era: None,
         protocol_version: None,
         listed_tools: None,
+        listed_at: None,
         connections: 0,
     }
 }

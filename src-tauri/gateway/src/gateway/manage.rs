@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::value::RawValue;
 
-use super::{Asker, Gateway, PAUSE_KEY, View, relay::Relayed};
+use super::{Asker, Gateway, PAUSE_KEY, View, deeds, journal::Retention, relay::Relayed};
 use crate::{
     api::{self, Added, CapabilityView, Change, Pause, PauseRequest, SettingView, Toggle},
     capability::CapabilityType,
     clock::wall,
     definition::{Definition, Isolation, Transport},
+    events::{By, Fact},
     fault::{Code, Fault},
     json::{RawObject, raw},
     lock::lock,
@@ -67,7 +68,7 @@ impl Gateway {
     }
 
     /// Adds one definition, or what a pasted snippet holds.
-    pub async fn add(&self, add: api::Add) -> Result<Added, Refused> {
+    pub async fn add(&self, by: By, add: api::Add) -> Result<Added, Refused> {
         let (definitions, notes) = match add {
             api::Add::Definition(definition) => (vec![*definition], Vec::new()),
             api::Add::Snippet { snippet, name } => {
@@ -88,7 +89,8 @@ impl Gateway {
         let mut added = Added { upstreams: Vec::new(), notes };
         for definition in definitions {
             added.upstreams.push(definition.name.clone());
-            self.begin(definition).await?;
+            let upstream = self.begin(definition).await?;
+            self.did(by, Some((upstream.id, &upstream.name)), Fact::Added).await;
         }
         self.changed();
         Ok(added)
@@ -115,19 +117,25 @@ impl Gateway {
         Ok(upstream)
     }
 
-    pub async fn remove(&self, name: &str) -> Result<(), Refused> {
+    pub async fn remove(&self, by: By, name: &str) -> Result<(), Refused> {
         let _one_at_a_time = self.changing.lock().await;
         let upstream = self.named(name)?;
         self.store.remove_upstream(upstream.id).await?;
         self.upstreams_mut(|upstreams| upstreams.retain(|other| other.id != upstream.id));
         self.preferences().drop_upstream(upstream.id);
         self.changed();
+        self.did(by, Some((upstream.id, &upstream.name)), Fact::Removed).await;
         upstream.stop().await;
         Ok(())
     }
 
     /// Changes what is given. Settings and the place in the order leave the link alone.
-    pub async fn change(&self, name: &str, change: Change) -> Result<Arc<Upstream>, Refused> {
+    pub async fn change(
+        &self,
+        by: By,
+        name: &str,
+        change: Change,
+    ) -> Result<Arc<Upstream>, Refused> {
         let _one_at_a_time = self.changing.lock().await;
         let upstream = self.named(name)?;
         let old = upstream.definition();
@@ -153,6 +161,9 @@ impl Gateway {
         self.store_changes(&upstream, &old, &new).await?;
         if let Some(position) = change.position {
             self.reorder(&upstream, position).await?;
+        }
+        for fact in deeds::between(&old, &new, change.position) {
+            self.did(by, Some((upstream.id, &new.name)), fact).await;
         }
         let needs_new_link =
             (&new.name, &new.transport, new.enabled) != (&old.name, &old.transport, old.enabled);
@@ -230,9 +241,10 @@ impl Gateway {
         Ok(upstream)
     }
 
-    pub async fn restart(&self, name: &str) -> Result<Arc<Upstream>, Refused> {
+    pub async fn restart(&self, by: By, name: &str) -> Result<Arc<Upstream>, Refused> {
         let upstream = self.named(name)?;
         must_be_enabled(&upstream)?;
+        self.did(by, Some((upstream.id, &upstream.name)), Fact::Restarted).await;
         upstream.forgive();
         upstream.restart().await?;
         Ok(upstream)
@@ -266,25 +278,43 @@ impl Gateway {
         futures::future::join_all(reads).await;
     }
 
-    pub async fn toggle(&self, name: &str, toggle: Toggle) -> Result<CapabilityView, Refused> {
+    pub async fn toggle(
+        &self,
+        by: By,
+        name: &str,
+        toggle: Toggle,
+    ) -> Result<CapabilityView, Refused> {
         let upstream = self.named(name)?;
         let Toggle { kind, key, enabled, pinned } = toggle;
         self.must_know(&upstream, kind, &key).await?;
         if let Some(enabled) = enabled {
             self.preferences().set(upstream.id, kind, &key, enabled, wall()).await?;
+            self.changed();
+            let fact = Fact::Toggled { kind, key: key.clone(), enabled };
+            self.did(by, Some((upstream.id, &upstream.name)), fact).await;
         }
         if let Some(pinned) = pinned {
             self.preferences().pin(upstream.id, kind, &key, pinned).await?;
+            self.changed();
+            let fact = Fact::Pinned { kind, key: key.clone(), pinned };
+            self.did(by, Some((upstream.id, &upstream.name)), fact).await;
         }
-        self.changed();
         Ok(self.remembered_view(&upstream, kind, &key))
     }
 
-    pub async fn forget(&self, name: &str, kind: CapabilityType, key: &str) -> Result<(), Refused> {
+    pub async fn forget(
+        &self,
+        by: By,
+        name: &str,
+        kind: CapabilityType,
+        key: &str,
+    ) -> Result<(), Refused> {
         let upstream = self.named(name)?;
         self.must_know(&upstream, kind, key).await?;
         self.preferences().forget(upstream.id, kind, key).await?;
         self.changed();
+        let fact = Fact::Forgotten { kind, key: key.to_owned() };
+        self.did(by, Some((upstream.id, &upstream.name)), fact).await;
         Ok(())
     }
 
@@ -346,7 +376,7 @@ impl Gateway {
     }
 
     /// A new app's token, told here and never again.
-    pub async fn new_app(&self, name: &str) -> Result<String, Refused> {
+    pub async fn new_app(&self, by: By, name: &str) -> Result<String, Refused> {
         let fits =
             !name.is_empty() && name.chars().count() <= 60 && !name.chars().any(char::is_control);
         if !fits || name != name.trim() {
@@ -357,10 +387,11 @@ impl Gateway {
         }
         let token = self.apps().add(name).await?;
         self.changed();
+        self.did(by, None, Fact::AppAdded { app: name.to_owned() }).await;
         Ok(token)
     }
 
-    pub async fn revoke_app(&self, name: &str) -> Result<(), Refused> {
+    pub async fn revoke_app(&self, by: By, name: &str) -> Result<(), Refused> {
         if !self.apps().revoke(name).await? {
             let views = self.apps().views();
             let hint = did_you_mean(name, views.iter().map(|app| app.name.as_str()));
@@ -369,6 +400,7 @@ impl Gateway {
             )));
         }
         self.changed();
+        self.did(by, None, Fact::AppRevoked { app: name.to_owned() }).await;
         Ok(())
     }
 
@@ -382,7 +414,12 @@ impl Gateway {
     }
 
     /// `None`: back to its default.
-    pub async fn set(&self, key: &str, value: Option<&str>) -> Result<SettingView, Refused> {
+    pub async fn set(
+        &self,
+        by: By,
+        key: &str,
+        value: Option<&str>,
+    ) -> Result<SettingView, Refused> {
         self.setting(key)?;
         let value = value.map(|value| Settings::check(key, value)).transpose()?;
         self.store.set_setting(key, value.as_deref()).await?;
@@ -396,9 +433,11 @@ impl Gateway {
         };
         let (settings, _) = Settings::from_stored(&stored);
         self.apply_name_limit(settings.name_limit);
+        self.recorder.journal.retain(Retention::of(&settings));
         *self.settings.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
             Arc::new(settings);
         self.changed();
+        self.did(by, None, Fact::SettingChanged { setting: key.to_owned() }).await;
         self.setting(key)
     }
 
@@ -417,7 +456,7 @@ impl Gateway {
     }
 
     /// Lists stay, use is refused; preferences are never touched.
-    pub async fn set_pause(&self, request: Option<PauseRequest>) -> Result<(), Refused> {
+    pub async fn set_pause(&self, by: By, request: Option<PauseRequest>) -> Result<(), Refused> {
         let pause = request.map(|request| Pause {
             what: request.what,
             until: request
@@ -428,6 +467,9 @@ impl Gateway {
         self.store.set_setting(PAUSE_KEY, stored.as_deref()).await?;
         *lock(&self.pause) = pause;
         self.changed();
+        let fact = pause
+            .map_or(Fact::Resumed, |Pause { what, until }| Fact::Paused { paused: what, until });
+        self.did(by, None, fact).await;
         Ok(())
     }
 

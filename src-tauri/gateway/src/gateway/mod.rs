@@ -7,10 +7,15 @@
 pub mod announce;
 mod apps;
 mod asker;
+mod deeds;
+mod journal;
 pub mod list;
 pub mod loglevel;
 pub mod manage;
+pub mod people;
+mod record;
 pub mod relay;
+mod relaying;
 mod route;
 mod snapshot;
 mod transfer;
@@ -30,18 +35,21 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
-use self::announce::Listeners;
+use self::{announce::Listeners, journal::Retention, record::Recorder};
 pub use self::{
     apps::{Activity, Apps, new_token},
     asker::{Asker, View},
+    relaying::Relaying,
     route::Route,
     snapshot::Place,
     transfer::without_secrets,
 };
 use crate::{
     api::Pause,
+    capability::CapabilityType,
     clock::{Clock, wall},
     definition::{Definition, Era},
+    events::{Event, Fact},
     lock::lock,
     names::UpstreamName,
     preferences::Preferences,
@@ -89,6 +97,7 @@ pub struct Gateway {
     name_limit: Arc<AtomicU16>,
     events: mpsc::UnboundedSender<Told>,
     revision: watch::Sender<u64>,
+    recorder: Arc<Recorder>,
     listeners: Listeners,
     log_levels: loglevel::LogLevels,
     /// Makes one change of the upstreams at a time.
@@ -110,6 +119,7 @@ impl Gateway {
             warn!("{note}");
         }
         let stored = store.upstreams().await?;
+        let retention = Retention::of(&settings);
         let (events, told) = mpsc::unbounded_channel();
         let gateway = Arc::new(Self {
             preferences: Arc::new(Preferences::load(store.clone()).await?),
@@ -124,6 +134,7 @@ impl Gateway {
             clock: Clock::default(),
             events,
             revision: watch::Sender::new(1),
+            recorder: Arc::new(Recorder::open(store.clone(), retention).await?),
             listeners: Listeners::default(),
             log_levels: loglevel::LogLevels::default(),
             changing: tokio::sync::Mutex::default(),
@@ -141,6 +152,10 @@ impl Gateway {
         gateway.upstreams_mut(|list| list.clone_from(&upstreams));
         gateway.tasks.spawn(Arc::clone(&gateway).hear(told));
         gateway.tasks.spawn(Arc::clone(&gateway).announce());
+        // Before the first fact.
+        let facts = gateway.facts();
+        gateway.tasks.spawn(Arc::clone(&gateway).tell_people(facts));
+        gateway.record(Event::new(Fact::Started { version: env!("CARGO_PKG_VERSION").to_owned() }));
         for upstream in upstreams {
             upstream.start();
         }
@@ -157,6 +172,8 @@ impl Gateway {
         if tokio::time::timeout(FAREWELL, self.tasks.wait()).await.is_err() {
             warn!("some work did not end in time");
         }
+        self.record(Event::new(Fact::Stopped));
+        self.recorder.journal.finish().await;
         self.store.close().await;
     }
 
@@ -267,19 +284,38 @@ impl Gateway {
                         warn!(upstream = %upstream.name, %error, "can't remember its era");
                     }
                 }
-                UpstreamEvent::LinkUp => self.read_again(
-                    &upstream,
-                    &crate::capability::CapabilityType::ALL,
-                    announce::Cause::NewLink,
-                ),
+                UpstreamEvent::LinkUp => {
+                    self.read_again(&upstream, &CapabilityType::ALL, announce::Cause::NewLink);
+                    if upstream.is_in_outage() {
+                        self.prove(upstream);
+                    }
+                }
                 UpstreamEvent::Invalidated(kinds) => {
                     self.read_again(&upstream, &kinds, announce::Cause::Told);
+                }
+                UpstreamEvent::Happened(at, fact) => {
+                    self.record(Event { at, ..Event::new(fact).of(id, &upstream.name) });
+                    continue;
                 }
                 // Nobody can subscribe yet.
                 UpstreamEvent::ResourceUpdated(_) => continue,
             }
             self.changed();
         }
+    }
+
+    /// Reads one list over the fresh link although nobody asks: only what was read shows that an
+    /// outage is over.
+    fn prove(&self, upstream: Arc<Upstream>) {
+        let ended = self.ended.clone();
+        self.tasks.spawn(async move {
+            upstream.invalidate(&[CapabilityType::Tool], "its new connection is tried");
+            // Its failure is the upstream's state, and the outage goes on.
+            tokio::select! {
+                _ = upstream.catalogue(CapabilityType::Tool) => {}
+                () = ended.cancelled() => {}
+            }
+        });
     }
 
     fn hand_out(&self, upstream: UpstreamId, uris: Vec<String>) {

@@ -2,14 +2,17 @@
 
 use serde_json::value::RawValue;
 
-use super::{Asker, Gateway, Route, View};
+use super::{
+    Asker, Gateway, Route, View,
+    relaying::{Opened, Relaying},
+};
 use crate::{
     capability::CapabilityType,
     fault::{Code, Fault},
     json::{RawObject, raw},
     upstream::{
         UpstreamEvent,
-        ask::{self, Asked, Asking, code_of},
+        ask::{self, Asked, code_of},
     },
 };
 
@@ -58,14 +61,35 @@ impl Gateway {
         &self,
         asker: &Asker,
         method: Relayed,
+        params: RawObject,
+    ) -> Result<(Route, Relaying), NotRelayed> {
+        let mut opened = Opened::new(&self.recorder, asker, method);
+        if let (Relayed::CallTool | Relayed::GetPrompt, Some(name)) = (method, params.str("name")) {
+            opened.asked_for(&name);
+        }
+        match self.begin_relay(asker, method, params, &mut opened).await {
+            Ok((route, asking)) => Ok((route, Relaying::new(asking, opened))),
+            Err(why) => {
+                opened.refused(&why);
+                Err(why)
+            }
+        }
+    }
+
+    async fn begin_relay(
+        &self,
+        asker: &Asker,
+        method: Relayed,
         mut params: RawObject,
-    ) -> Result<(Route, Asking), NotRelayed> {
+        opened: &mut Opened,
+    ) -> Result<(Route, ask::Asking), NotRelayed> {
         let route = match method {
             Relayed::CallTool => self.by_name(asker, CapabilityType::Tool, &mut params).await?,
             Relayed::GetPrompt => self.by_name(asker, CapabilityType::Prompt, &mut params).await?,
             Relayed::ReadResource => self.by_uri(asker, &mut params).await?,
             Relayed::Complete => self.by_reference(asker, &mut params).await?,
         };
+        opened.routed(&route);
         let request = Asked {
             method: method.method(),
             params,

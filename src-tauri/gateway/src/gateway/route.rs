@@ -18,6 +18,9 @@ pub struct Route {
     pub kind: CapabilityType,
     /// The upstream's own name or URI of it.
     pub key: String,
+    /// The key of the capability itself: for a URI that a template made, the template's. `None`
+    /// for a URI that is no listed capability's.
+    pub capability: Option<String>,
     pub nature: Nature,
     pub read_only: bool,
 }
@@ -171,7 +174,14 @@ impl Gateway {
             CapabilityType::Tool => Nature::Call,
             _ => Nature::Harmless,
         };
-        let route = Route { upstream: Arc::clone(upstream), kind, key, nature, read_only };
+        let route = Route {
+            upstream: Arc::clone(upstream),
+            kind,
+            capability: Some(key.clone()),
+            key,
+            nature,
+            read_only,
+        };
         self.check_pause(&route)?;
         Ok(route)
     }
@@ -180,12 +190,12 @@ impl Gateway {
     fn allow_uri(&self, upstream: &Arc<Upstream>, key: String) -> Result<Route, Fault> {
         let listed = lists(upstream, CapabilityType::Resource, &key)
             || self.preferences().choice(upstream.id, CapabilityType::Resource, &key).is_some();
-        match template_of(upstream, &key).filter(|_| !listed) {
-            Some(template) => {
-                let route = self.allow(upstream, CapabilityType::Template, template)?;
-                Ok(Route { key, ..route })
-            }
-            None => self.allow(upstream, CapabilityType::Resource, key),
+        if let Some(template) = template_of(upstream, &key).filter(|_| !listed) {
+            let route = self.allow(upstream, CapabilityType::Template, template)?;
+            Ok(Route { key, ..route })
+        } else {
+            let route = self.allow(upstream, CapabilityType::Resource, key)?;
+            Ok(Route { capability: route.capability.filter(|_| listed), ..route })
         }
     }
 

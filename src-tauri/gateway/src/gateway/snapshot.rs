@@ -53,6 +53,8 @@ impl Gateway {
             server: hello.and_then(|hello| hello.server.clone()),
             state: standing.state,
             since: standing.since,
+            last_error: standing.last_error,
+            heals: self.recorder.heals(upstream.id),
             catalogues: CapabilityType::ALL.map(|kind| self.catalogue_view(upstream, kind)).into(),
             settings: definition.settings.clone(),
         }

@@ -8,6 +8,7 @@ use crate::{
     capability::CapabilityType,
     clock::wall,
     definition::{Definition, Transport},
+    events::{By, Fact},
     lock::lock,
     settings::{INTERNAL, Settings},
     upstream::Upstream,
@@ -46,7 +47,7 @@ impl Gateway {
 
     /// Adds what isn't there; of what is, only the preferences are taken over. Whatever is refused
     /// is said, and doesn't keep the rest out.
-    pub async fn import(&self, import: Export) -> Result<Imported, Refused> {
+    pub async fn import(&self, by: By, import: Export) -> Result<Imported, Refused> {
         if import.traygate_export != FORMAT {
             return Err(Refused::BadInput(format!(
                 "this export has format {}, and this version of Traygate reads format {FORMAT}; export it again with the same version",
@@ -55,7 +56,7 @@ impl Gateway {
         }
         let mut imported = Imported::default();
         for (key, value) in &import.settings {
-            if let Err(error) = self.import_setting(key, value).await {
+            if let Err(error) = self.import_setting(by, key, value).await {
                 imported.notes.push(error.to_string());
             }
         }
@@ -68,7 +69,9 @@ impl Gateway {
             } else {
                 imported.notes.extend(left_out(&definition));
                 imported.added.push(name);
-                self.begin(definition).await?
+                let upstream = self.begin(definition).await?;
+                self.did(by, Some((upstream.id, &upstream.name)), Fact::Added).await;
+                upstream
             };
             for preference in preferences {
                 let ExportedPreference { kind, key, enabled, pinned } = preference;
@@ -79,12 +82,14 @@ impl Gateway {
             }
         }
         self.changed();
+        let (added, merged) = (imported.added.len(), imported.merged.len());
+        self.did(by, None, Fact::Imported { added, merged }).await;
         Ok(imported)
     }
 
-    async fn import_setting(&self, key: &str, value: &str) -> Result<(), Refused> {
+    async fn import_setting(&self, by: By, key: &str, value: &str) -> Result<(), Refused> {
         Settings::check(key, value)?;
-        self.set(key, Some(value)).await.map(drop)
+        self.set(by, key, Some(value)).await.map(drop)
     }
 }
 

@@ -44,6 +44,7 @@ fn canonical(key: &str) -> Result<&'static str, SettingError> {
     let wanted = match written.as_str() {
         "policy" | "auto_enable" => "auto_enable_new_capabilities",
         "ttl" => "legacy_ttl",
+        "notify" => "notifications",
         other => other,
     };
     let found = UPSTREAM_KEYS.into_iter().find(|known| *known == wanted);

@@ -4,6 +4,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use url::Url;
 
+use super::Kept;
 use crate::{
     definition::{LegacyTtl, UntilTold},
     names::NameLimit,
@@ -11,6 +12,8 @@ use crate::{
 
 pub const SWITCH: &str = "on or off";
 pub const LEGACY_TTL: &str = "seconds from 0 to 86400, or until_told";
+
+pub const DAYS: &str = "days from 1 to 36500, or forever";
 
 pub fn switch(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {
@@ -48,6 +51,20 @@ pub fn show_legacy_ttl(ttl: LegacyTtl) -> String {
     match ttl {
         LegacyTtl::Seconds(seconds) => seconds.to_string(),
         LegacyTtl::UntilTold(_) => "until_told".to_owned(),
+    }
+}
+
+pub fn days(text: &str) -> Option<Kept> {
+    match text.trim().to_ascii_lowercase().replace(['-', '_', ' '], "").as_str() {
+        "forever" => Some(Kept::ForEver),
+        _ => text.trim().parse().ok().filter(|days| (1..=36_500).contains(days)).map(Kept::Days),
+    }
+}
+
+pub fn show_days(kept: Kept) -> String {
+    match kept {
+        Kept::ForEver => "forever".to_owned(),
+        Kept::Days(days) => days.to_string(),
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the user chose, in one `SQLite` file: upstreams, preferences, pins, apps and settings.
+//! What the user chose, in one `SQLite` file: upstreams, preferences, pins, apps, settings
+//! and the journal.
 //!
 //! It never holds a capability's title, description or schema (design section 2); the only state
 //! of a capability in it is `capability_preferences`.
@@ -13,6 +14,7 @@
 
 mod apps;
 mod inspect;
+mod journal;
 #[cfg(test)]
 mod killed;
 mod open;
@@ -29,6 +31,7 @@ use sqlx::{Sqlite, SqlitePool, Transaction};
 
 pub use self::{
     apps::StoredApp,
+    journal::{Calls, From as JournalFrom, JournalQuery},
     open::OpenError,
     preferences::Preference,
     upstreams::{StoredUpstream, UpstreamId},

@@ -81,14 +81,17 @@ fn files(of: &Path) -> BTreeMap<String, [u8; 32]> {
         .collect()
 }
 
-/// The next version's format.
-fn with_second_migration(sql: &'static str) -> Migrator {
-    let second =
-        Migration::new(2, "second".into(), MigrationType::Simple, sql.into_sql_str(), false);
-    Migrator::with_migrations(MIGRATIONS.iter().cloned().chain([second]).collect())
+/// A later version's number.
+const NEXT: i64 = 1000;
+
+/// A later version's format.
+fn with_next_migration(sql: &'static str) -> Migrator {
+    let next =
+        Migration::new(NEXT, "next".into(), MigrationType::Simple, sql.into_sql_str(), false);
+    Migrator::with_migrations(MIGRATIONS.iter().cloned().chain([next]).collect())
 }
 
-const SECOND: &str = "ALTER TABLE apps ADD COLUMN colour TEXT; PRAGMA user_version = 2;";
+const ADDITION: &str = "ALTER TABLE apps ADD COLUMN colour TEXT; PRAGMA user_version = 1000;";
 
 async fn columns(store: &Store) -> BTreeMap<String, Vec<String>> {
     let rows: Vec<(String, String)> = sqlx::query_as(
@@ -160,13 +163,12 @@ async fn nobody_else_may_read_the_database_or_what_lies_beside_it() {
 #[tokio::test]
 async fn a_database_of_a_newer_version_is_refused_and_left_to_the_byte() {
     for statement in [
-        "PRAGMA user_version = 2",
+        "PRAGMA user_version = 1000",
         "PRAGMA user_version = 1001",
-        "UPDATE _sqlx_migrations SET version = version + 1",
         "UPDATE _sqlx_migrations SET version = version + 1000",
-        "PRAGMA user_version = 2; ALTER TABLE apps ADD COLUMN colour TEXT",
+        "PRAGMA user_version = 1000; ALTER TABLE apps ADD COLUMN colour TEXT",
         "PRAGMA user_version = 1001; ALTER TABLE settings RENAME TO options",
-        "PRAGMA user_version = 2; ALTER TABLE _sqlx_migrations RENAME TO steps",
+        "PRAGMA user_version = 1000; ALTER TABLE _sqlx_migrations RENAME TO steps",
     ] {
         let fixture = Fixture::new().await;
         fixture.add("one").await;
@@ -182,7 +184,7 @@ async fn a_database_of_a_newer_version_is_refused_and_left_to_the_byte() {
 async fn a_newer_version_that_was_killed_is_recognised_by_what_is_still_in_its_log() {
     let fixture = Fixture::new().await;
     let mut other = fixture.store.pool.acquire().await.expect("a connection");
-    sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA user_version = 7")
+    sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA user_version = 1007")
         .execute(&mut *other)
         .await
         .expect("altered");
@@ -195,7 +197,7 @@ async fn a_newer_version_that_was_killed_is_recognised_by_what_is_still_in_its_l
     }
     let before = files(&path);
     let error = Store::open(&path).await.expect_err("newer");
-    assert!(matches!(error, OpenError::Newer { found: 7, known: 1, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 1007, .. }), "{error}");
     assert_eq!(files(&path), before, "nothing written, nothing left");
 }
 
@@ -205,9 +207,10 @@ async fn before_a_newer_format_a_backup_is_made_and_an_older_version_names_it() 
     fixture.add("one").await;
     fixture.store.close().await;
     let newer =
-        open::open(&fixture.path(), &with_second_migration(SECOND)).await.expect("migrated");
+        open::open(&fixture.path(), &with_next_migration(ADDITION)).await.expect("migrated");
     newer.close().await;
-    let backup = open::beside(&fixture.path(), ".backup-1");
+    let backup =
+        open::beside(&fixture.path(), &format!(".backup-{}", inspect::newest(&MIGRATIONS)));
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
@@ -227,7 +230,7 @@ async fn before_a_newer_format_a_backup_is_made_and_an_older_version_names_it() 
 async fn a_migration_that_fails_half_way_leaves_the_old_state() {
     let fixture = Fixture::new().await;
     fixture.store.close().await;
-    let broken = with_second_migration("DROP TABLE pins; PRAGMA user_version = 2; SELECT oh_no;");
+    let broken = with_next_migration("DROP TABLE pins; PRAGMA user_version = 1000; SELECT oh_no;");
     let error = open::open(&fixture.path(), &broken).await.expect_err("broken");
     assert!(matches!(error, OpenError::Migration { .. }), "{error}");
     let store = Store::open(&fixture.path()).await.expect("still of this version's format");
@@ -237,7 +240,7 @@ async fn a_migration_that_fails_half_way_leaves_the_old_state() {
 #[tokio::test]
 async fn a_database_of_another_build_is_refused_and_left_to_the_byte() {
     let fixture = Fixture::new().await;
-    fixture.alter("UPDATE _sqlx_migrations SET checksum = x'00'").await;
+    fixture.alter("UPDATE _sqlx_migrations SET checksum = x'00' WHERE version = 1").await;
     let before = files(&fixture.path());
     let error = Store::open(&fixture.path()).await.expect_err("altered");
     assert!(matches!(error, OpenError::Altered { version: 1, .. }), "{error}");

@@ -127,6 +127,11 @@ impl Asking {
         }
     }
 
+    /// Whether it was asked once more, after what it was first asked on died or was busy.
+    pub fn was_repeated(&self) -> bool {
+        self.retried
+    }
+
     /// The answer alone.
     pub async fn answer(mut self) -> Result<Result<Box<RawValue>, Box<RawValue>>, Fault> {
         loop {
@@ -217,6 +222,7 @@ async fn recover(
         _ => {}
     }
     link.condemn(failure);
+    upstream.note_failure(failure);
     upstream.evict(link);
     if nature == Nature::Call && failure.ran == Ran::Perhaps {
         return Err(outcome_unknown(upstream, failure));

@@ -187,8 +187,9 @@ impl Dialler {
             // It knows nothing of either transport: one of the two is enough to say.
             Err(other) if matches!(other.kind, FailureKind::Status(_)) => Err(failure),
             Err(other) => {
-                let reason = format!("{}, and {}", failure.reason, other.reason);
-                Err(Failure { reason, ..failure })
+                let mut both = failure;
+                both.reason = format!("{}, and {}", both.reason, other.reason);
+                Err(both)
             }
         }
     }
@@ -378,13 +379,14 @@ async fn discover(link: &Arc<Link>) -> Result<Discovery, Failure> {
 }
 
 /// A garbled answer of a server that frames its messages another way is best told as that.
-fn understood(link: &Link, failure: Failure) -> Failure {
-    match link.misunderstanding() {
-        Some(reason) if failure.kind == FailureKind::Garbage && link.is_foreign() => {
-            Failure { reason, ..failure }
-        }
-        _ => failure,
+fn understood(link: &Link, mut failure: Failure) -> Failure {
+    if failure.kind == FailureKind::Garbage
+        && link.is_foreign()
+        && let Some(reason) = link.misunderstanding()
+    {
+        failure.reason = reason;
     }
+    failure
 }
 
 fn silence(link: &Link, lasted: Duration) -> Failure {

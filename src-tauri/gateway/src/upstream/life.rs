@@ -158,6 +158,7 @@ impl Upstream {
         if link.is_some() && self.link.is_up() {
             return;
         }
+        self.note_failure(failure);
         self.log().push("traygate", &failure.reason);
         warn!(upstream = %self.name, reason = %failure.reason, "not connected");
         let reason = failure.reason.clone();

@@ -6,6 +6,7 @@
 mod advice;
 pub mod ask;
 pub mod catalogue;
+mod changes;
 pub mod connect;
 mod hello;
 mod life;
@@ -15,6 +16,7 @@ pub mod log;
 pub mod process;
 mod repair;
 mod slot;
+mod story;
 pub mod wire;
 
 use std::{
@@ -40,13 +42,15 @@ use self::{
     link::{Hello, Link, Request},
     lists::{Found, List, Reading},
     slot::LinkSlot,
+    story::Story,
     wire::{Failure, FailureKind},
 };
 use crate::{
-    api::{Freshness, State},
+    api::{Freshness, LastError, State},
     capability::CapabilityType,
     clock::{Clock, Moment, wall},
     definition::{Definition, Era, LogLevel},
+    events::Fact,
     fault::{Code, Fault},
     json::RawObject,
     lock::lock,
@@ -73,6 +77,8 @@ pub enum UpstreamEvent {
     /// A catalogue was read.
     Read,
     ResourceUpdated(String),
+    /// A fact for the journal, at this time.
+    Happened(i64, Fact),
 }
 
 /// Who remembers what an upstream was seen to offer. Told of every catalogue that was read before
@@ -90,6 +96,7 @@ pub trait Remember: Send + Sync {
 pub struct Standing {
     pub state: State,
     pub since: i64,
+    pub last_error: Option<LastError>,
     pub hello: Option<Hello>,
 }
 
@@ -120,6 +127,7 @@ pub struct Upstream {
     events: mpsc::UnboundedSender<(UpstreamId, UpstreamEvent)>,
     memory: Option<Arc<dyn Remember>>,
     standing: watch::Sender<Standing>,
+    story: Mutex<Story>,
     link: LinkSlot,
     lists: [List; 4],
     starts: Mutex<VecDeque<Instant>>,
@@ -144,7 +152,13 @@ impl Upstream {
             name_limit: parts.name_limit,
             events: parts.events,
             memory: parts.memory,
-            standing: watch::Sender::new(Standing { state, since: wall(), hello: None }),
+            standing: watch::Sender::new(Standing {
+                state,
+                since: wall(),
+                last_error: None,
+                hello: None,
+            }),
+            story: Mutex::default(),
             link: LinkSlot::default(),
             lists: Default::default(),
             starts: Mutex::default(),
@@ -272,6 +286,7 @@ impl Upstream {
     /// Drops the link and makes a new one. A user's restart also clears what a rate limit held.
     pub async fn restart(self: &Arc<Self>) -> Result<(), Fault> {
         lock(&self.starts).clear();
+        lock(&self.story).expect();
         if let Some(link) = self.link.take() {
             link.close().await;
         }
@@ -316,11 +331,15 @@ impl Upstream {
             if let (Ok(catalogue), Some(memory)) = (&outcome, &upstream.memory) {
                 memory.remember(&upstream, catalogue).await;
             }
+            let before = upstream.last_good(kind);
             upstream.list(kind).settle(number, generation, &outcome);
             match &outcome {
-                Ok(_) => {
+                Ok(catalogue) => {
                     upstream.tell(UpstreamEvent::Read);
                     upstream.recovered();
+                    if let Some(fact) = before.and_then(|old| changes::between(&old, catalogue)) {
+                        upstream.happened(fact);
+                    }
                 }
                 Err(fault) => upstream.degraded(kind, fault),
             }
@@ -362,6 +381,10 @@ impl Upstream {
         if self.link.is_up() {
             let error = fault.message.clone();
             debug!(upstream = %self.name, %kind, %error, "a list could not be read");
+            if !matches!(self.standing.borrow().state, State::Degraded { .. }) {
+                self.happened(Fact::Degraded { kind });
+            }
+            self.note_error(&error);
             self.set_state(State::Degraded { error });
         }
     }
@@ -371,11 +394,40 @@ impl Upstream {
         if degraded && self.lists.iter().all(|list| list.fault().is_none()) {
             self.set_state(State::Ready);
         }
+        self.proved();
+    }
+
+    /// Something was read over the link that is up, which is what ends an outage.
+    fn proved(&self) {
+        if self.link.is_up()
+            && let Some(fact) = lock(&self.story).proved(self.clock.now())
+        {
+            self.happened(fact);
+        }
+    }
+
+    /// Whether its last outage hasn't been proved to be over.
+    pub fn is_in_outage(&self) -> bool {
+        lock(&self.story).is_in_outage()
+    }
+
+    /// Why the state that is set next is what it is, for the journal.
+    fn note_failure(&self, failure: &Failure) {
+        if lock(&self.story).failed(self.clock.now(), failure) {
+            self.note_error(&failure.reason);
+        }
+    }
+
+    fn note_error(&self, reason: &str) {
+        self.standing.send_modify(|standing| {
+            standing.last_error = Some(LastError { at: wall(), reason: reason.to_owned() });
+        });
     }
 
     /// Only the user can help; nothing is evicted and nothing retried.
     pub fn needs_sign_in(&self, failure: &Failure) {
         let failure = advice::advised(failure.clone(), &self.definition().transport, &self.name);
+        self.note_failure(&failure);
         self.set_state(State::NeedsSignIn { reason: failure.reason });
     }
 
@@ -384,6 +436,10 @@ impl Upstream {
         let changed = self.standing.send_if_modified(|standing| {
             let changed = standing.state != state;
             if changed {
+                let fact = lock(&self.story).turned(self.clock.now(), &standing.state, &state);
+                if let Some(fact) = fact {
+                    self.happened(fact);
+                }
                 // The words of a reason may differ from try to try; the outage is the same.
                 if standing.state.word() != state.word() {
                     standing.since = wall();
@@ -409,6 +465,11 @@ impl Upstream {
         };
         Fault::new(code, Some(&self.name), format!("{} {words}{}", self.name, failure.reason))
             .since(Some(self.standing.borrow().since))
+    }
+
+    /// A fact for the journal, and perhaps for people.
+    pub fn happened(&self, fact: Fact) {
+        self.tell(UpstreamEvent::Happened(wall(), fact));
     }
 
     fn tell(&self, event: UpstreamEvent) {

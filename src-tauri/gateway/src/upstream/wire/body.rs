@@ -74,7 +74,7 @@ pub(super) fn too_large(bound: usize) -> Failure {
 
 pub(super) fn broken_off(error: &reqwest::Error) -> Failure {
     let reason = format!("the answer broke off: {}", remote::root(error));
-    Failure::new(FailureKind::Gone, Ran::Perhaps, reason)
+    Failure::in_own_words(FailureKind::Gone, Ran::Perhaps, reason)
 }
 
 /// One message of a body or of an event.

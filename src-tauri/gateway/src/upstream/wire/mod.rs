@@ -76,7 +76,10 @@ pub struct Failure {
     pub kind: FailureKind,
     pub ran: Ran,
     /// Words for a person: what happened, without the upstream's name and without a full stop.
+    /// They may repeat what the upstream wrote.
     pub reason: String,
+    /// The same without anything that the upstream wrote, where more is known than the kind says.
+    plain: Option<String>,
 }
 
 /// Whether the upstream can have acted on the request.
@@ -113,7 +116,41 @@ pub enum FailureKind {
 
 impl Failure {
     pub fn new(kind: FailureKind, ran: Ran, reason: impl Into<String>) -> Self {
-        Self { kind, ran, reason: reason.into() }
+        Self { kind, ran, reason: reason.into(), plain: None }
+    }
+
+    /// With a reason that repeats nothing of the upstream's.
+    pub fn in_own_words(kind: FailureKind, ran: Ran, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::new(kind, ran, reason.clone()).told_as(reason)
+    }
+
+    /// What it may be called where nothing of the upstream's may stand: in the journal.
+    #[must_use]
+    pub fn told_as(mut self, plain: impl Into<String>) -> Self {
+        self.plain = Some(plain.into());
+        self
+    }
+
+    /// What happened, in Traygate's own words only.
+    pub fn plainly(&self) -> String {
+        if let Some(plain) = &self.plain {
+            return plain.clone();
+        }
+        match self.kind {
+            FailureKind::Misconfigured => "its command or address can't be used".to_owned(),
+            FailureKind::Gone => "the connection was lost".to_owned(),
+            FailureKind::SessionLost => "it didn't know the session any more".to_owned(),
+            FailureKind::Status(status) => format!("it answered with HTTP status {status}"),
+            FailureKind::NeedsSignIn => "it asks for a sign-in".to_owned(),
+            FailureKind::Busy { retry_after } => {
+                format!("it is busy and asks to wait {retry_after} s")
+            }
+            FailureKind::Garbage => "what it answered is no MCP".to_owned(),
+            FailureKind::Bound => "one of Traygate's bounds was hit".to_owned(),
+            FailureKind::Silent => "it didn't answer in time".to_owned(),
+            FailureKind::Refused(code) => format!("it refused the handshake with error {code}"),
+        }
     }
 }
 

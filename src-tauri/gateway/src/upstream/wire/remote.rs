@@ -179,7 +179,7 @@ fn unanswered(error: &reqwest::Error, url: &Url) -> Failure {
     }
     if !error.is_connect() {
         let reason = format!("{place} broke off before it answered: {}", root(error));
-        return Failure::new(FailureKind::Gone, Ran::Perhaps, reason);
+        return Failure::in_own_words(FailureKind::Gone, Ran::Perhaps, reason);
     }
     let reason = if error.is_dns() {
         format!("the name of {place} cannot be found; check the address and the network")
@@ -190,7 +190,7 @@ fn unanswered(error: &reqwest::Error, url: &Url) -> Failure {
     } else {
         format!("cannot connect to {place}: {}", root(error))
     };
-    Failure::new(FailureKind::Gone, Ran::CertainlyNot, reason)
+    Failure::in_own_words(FailureKind::Gone, Ran::CertainlyNot, reason)
 }
 
 fn io_kind(error: &reqwest::Error) -> Option<io::ErrorKind> {

@@ -202,8 +202,12 @@ impl Farewell {
         }
         log.push("traygate", &what);
         let words = log.last_stderr_since(words_from, LAST_WORDS);
-        let reason = if words.is_empty() { what } else { format!("{what}; {}", quoted(words)) };
-        let closed = Event::Closed(Failure::new(FailureKind::Gone, Ran::Perhaps, reason));
+        let mut reason = what.clone();
+        if !words.is_empty() {
+            reason = format!("{what}; {}", quoted(words));
+        }
+        let failure = Failure::new(FailureKind::Gone, Ran::Perhaps, reason).told_as(what);
+        let closed = Event::Closed(failure);
         // A link that is gone needs to hear nothing.
         let _ = events.send_timeout(closed, LAST_EVENTS).await;
     }
