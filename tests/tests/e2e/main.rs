@@ -5,6 +5,7 @@ mod calls;
 mod choices;
 mod command_line;
 mod every_transport;
+mod fidelity;
 mod fixture;
 mod host;
 mod journal;

@@ -16,7 +16,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
-use super::{guard::App, tickets::Tickets};
+use super::{guard::App, outline::outline, tickets::Tickets};
 use crate::{
     gateway::Gateway,
     json::{Envelope, RawObject, raw},
@@ -157,8 +157,9 @@ async fn read(
     if message.method.is_none() {
         layer.tickets.keep_answer(session.unwrap_or_default(), &message);
     }
-    parts.extensions.insert(RawBody(bytes.clone()));
-    Ok((Request::from_parts(parts, Body::from(bytes)), id))
+    let shown = outline(&message);
+    parts.extensions.insert(RawBody(bytes));
+    Ok((Request::from_parts(parts, Body::from(shown)), id))
 }
 
 /// A body within the limit. The rest of a longer one is read past, and kept nowhere: an app that is
@@ -188,9 +189,10 @@ fn check(message: &Envelope) -> Result<(), &'static str> {
         return Err("the message has no method, no result and no error");
     }
     if let Some(id) = message.id {
-        let integer = id.get().parse::<i64>().is_ok();
+        let digits = id.get().strip_prefix('-').unwrap_or(id.get());
+        let integer = digits.bytes().all(|byte| byte.is_ascii_digit());
         if !integer && !id.get().starts_with('"') {
-            return Err("an id must be a string or a 64-bit integer");
+            return Err("an id must be a string or an integer");
         }
     }
     let params = message.params.map(|params| params.get().trim_start());

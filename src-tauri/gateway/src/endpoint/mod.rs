@@ -9,6 +9,7 @@ mod follow;
 pub mod guard;
 mod handler;
 mod layer;
+mod outline;
 mod session;
 mod sessions;
 mod tickets;

@@ -164,14 +164,20 @@ impl Asking {
     /// The link stays: one slow answer is no outage. Dropping the call tells the upstream.
     fn timed_out(&self, limit: u32) -> Fault {
         let name = &self.upstream.name;
-        Fault::new(
-            Code::UpstreamTimeout,
-            Some(name),
-            format!(
-                "{name} did not answer {} within {limit} s; the request was cancelled",
-                self.asked.method
-            ),
-        )
+        let meanwhile = match self.link.stray_error(self.begun) {
+            Some(stray) => {
+                format!("; meanwhile it said, without saying to which request: {stray}")
+            }
+            None if self.link.is_garbling(self.begun) => {
+                "; meanwhile it wrote what is no message, as if its answers got mixed up".to_owned()
+            }
+            None => String::new(),
+        };
+        let words = format!(
+            "{name} did not answer {} within {limit} s; the request was cancelled{meanwhile}",
+            self.asked.method
+        );
+        Fault::new(Code::UpstreamTimeout, Some(name), words)
     }
 }
 
@@ -219,6 +225,7 @@ async fn recover(
         FailureKind::Bound | FailureKind::Busy { .. } => return Err(upstream.faulted(failure)),
         _ => {}
     }
+    link.condemn(failure);
     upstream.note_failure(failure);
     upstream.evict(link);
     if nature == Nature::Call && failure.ran == Ran::Perhaps {
@@ -269,7 +276,11 @@ pub async fn walk(upstream: &Arc<Upstream>, reader: Reader) -> Result<Option<Pag
                 continue;
             }
             Ok(Err(error)) => {
-                pages.warn(format!("{} ({})", incomplete(reader.kind, page), message_of(&error)));
+                pages.cut_short(format!(
+                    "{} ({})",
+                    incomplete(reader.kind, page),
+                    message_of(&error)
+                ));
                 break;
             }
             Err(fault) => return Err(fault),
@@ -278,14 +289,14 @@ pub async fn walk(upstream: &Arc<Upstream>, reader: Reader) -> Result<Option<Pag
             pages.take(&result).map_err(|no_list| Fault::unavailable(&upstream.name, no_list))?;
         let Some(next) = next else { break };
         if !seen.insert(next.clone()) {
-            pages.warn(format!(
+            pages.cut_short(format!(
                 "{} gave the same cursor twice; what came before is shown",
                 reader.kind.list_method()
             ));
             break;
         }
         if page >= MOST_PAGES || began.elapsed() > LONGEST_WALK {
-            pages.warn(format!(
+            pages.cut_short(format!(
                 "{}: stopped after {page} pages; what came before is shown",
                 reader.kind.list_method()
             ));

@@ -58,6 +58,9 @@ const USUAL: Patience = Patience { silent: Duration::from_mins(1), busy: Duratio
 /// Never yet seen running, and a runner that downloads packages, of which it often says nothing.
 const FIRST_DOWNLOAD: Patience =
     Patience { silent: Duration::from_mins(5), busy: Duration::from_mins(10) };
+/// How long a server is waited for that says what is no MCP: it may yet be a log, and an answer
+/// follow it.
+const FOREIGN: Duration = Duration::from_secs(8);
 /// How long the end of a connection that was only tried may take.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -161,6 +164,7 @@ impl Dialler {
         match outcome {
             Ok(()) => Ok(attempt),
             Err(failure) => {
+                let failure = understood(&attempt.0, failure);
                 hang_up(attempt.0).await;
                 Err(failure)
             }
@@ -238,13 +242,21 @@ impl Dialler {
         {
             return Ok(connected);
         }
-        if flavour == HttpFlavour::Auto
-            && matches!(failure.kind, FailureKind::Status(400 | 404 | 405 | 406 | 415))
-            && let Ok(connected) = self.sse(target).await
-        {
-            return Ok(connected);
+        let perhaps_sse = flavour == HttpFlavour::Auto
+            && matches!(failure.kind, FailureKind::Status(400 | 404 | 405 | 406 | 415));
+        if !perhaps_sse {
+            return Err(failure);
         }
-        Err(failure)
+        match self.sse(target).await {
+            Ok(connected) => Ok(connected),
+            // It knows nothing of either transport: one of the two is enough to say.
+            Err(other) if matches!(other.kind, FailureKind::Status(_)) => Err(failure),
+            Err(other) => {
+                let mut both = failure;
+                both.reason = format!("{}, and {}", both.reason, other.reason);
+                Err(both)
+            }
+        }
     }
 
     /// `None`: it isn't a modern server. A server that can't be reached at all, or that wants a
@@ -344,33 +356,40 @@ impl Dialler {
             )
             .with("clientInfo", &own_info());
         let asked = link.begin_in(Request::own("initialize", params), None);
-        let answer = self.patiently(asked, patience).await?;
-        let answer = self.patiently(answer.answer(), patience).await?;
+        let answer = self.patiently(link, asked, patience).await?;
+        let answer = self.patiently(link, answer.answer(), patience).await?;
         let result = answer.map_err(|error| hello::refusal("initialize", &error))?;
         let hello = hello::legacy(&result)?;
         link.greet(hello);
         timeout(USUAL.silent, link.notify("notifications/initialized", RawObject::default()))
             .await
-            .unwrap_or_else(|_| Err(silence(USUAL.silent)))
+            .unwrap_or_else(|_| Err(silence(link, USUAL.silent)))
     }
 
-    /// Waits as long as a start may take.
+    /// Waits as long as a start may take, and no longer than it takes to be sure of a server that
+    /// can't be understood.
     async fn patiently<T>(
         &self,
+        link: &Link,
         work: impl Future<Output = Result<T, Failure>>,
         patience: Patience,
     ) -> Result<T, Failure> {
         let begun = Instant::now();
         let mut work = std::pin::pin!(work);
+        let mut foreign = false;
         loop {
             let heard = self.log.activity().map_or(begun, |heard| begun.max(heard.into()));
             let deadline = (heard + patience.silent).min(begun + patience.busy);
             tokio::select! {
                 outcome = &mut work => return outcome,
+                () = link.speaks_foreign(), if !foreign => foreign = true,
+                () = sleep_until(begun + FOREIGN), if foreign => {
+                    return Err(silence(link, begun.elapsed()));
+                }
                 () = sleep_until(deadline) => {
                     let heard_since = self.log.activity().map(Instant::from).is_some_and(|at| at > heard);
                     if !heard_since || Instant::now() >= begun + patience.busy {
-                        return Err(silence(begun.elapsed()));
+                        return Err(silence(link, begun.elapsed()));
                     }
                 }
             }
@@ -455,12 +474,25 @@ async fn discover(link: &Arc<Link>) -> Result<Discovery, Failure> {
     })
 }
 
-fn silence(lasted: Duration) -> Failure {
-    Failure::new(
-        FailureKind::Silent,
-        Ran::Perhaps,
-        format!("it did not answer initialize within {} s", lasted.as_secs()),
-    )
+/// A garbled answer of a server that frames its messages another way is best told as that.
+fn understood(link: &Link, mut failure: Failure) -> Failure {
+    if failure.kind == FailureKind::Garbage
+        && link.is_foreign()
+        && let Some(reason) = link.misunderstanding()
+    {
+        failure.reason = reason;
+    }
+    failure
+}
+
+fn silence(link: &Link, lasted: Duration) -> Failure {
+    let of_its_start = if link.is_http() { "" } else { " of being started" };
+    let silent = format!("it did not answer within {} s{of_its_start}", lasted.as_secs());
+    let reason = match link.misunderstanding() {
+        Some(why) => format!("{silent} in a way that can be understood: {why}"),
+        None => silent,
+    };
+    Failure::new(FailureKind::Silent, Ran::Perhaps, reason)
 }
 
 fn may_be_modern(failure: &Failure) -> bool {

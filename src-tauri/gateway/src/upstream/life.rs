@@ -11,7 +11,9 @@ use tokio::{sync::mpsc, time::Instant};
 use tracing::{debug, info, warn};
 
 use super::{
-    Upstream, UpstreamEvent, ask,
+    Upstream, UpstreamEvent,
+    advice::advised,
+    ask,
     link::{Link, News},
     wire::{Failure, FailureKind, Ran},
 };
@@ -88,6 +90,7 @@ impl Upstream {
             }
             Err(failure) => {
                 self.failed.store(true, Ordering::Relaxed);
+                let failure = advised(failure, &definition.transport, &self.name);
                 self.lost(&failure, None);
                 Err(failure)
             }
@@ -165,6 +168,7 @@ impl Upstream {
                 News::ResourceUpdated(uri) => self.tell(UpstreamEvent::ResourceUpdated(uri)),
                 News::Closed(failure) => {
                     self.evict(link);
+                    let failure = advised(failure, &self.definition().transport, &self.name);
                     self.lost(&failure, Some(link));
                     return;
                 }

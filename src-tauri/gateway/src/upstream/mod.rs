@@ -3,6 +3,7 @@
 //! [`connect`] makes a [`link`] and [`life`] keeps one up; [`ask`] makes requests on it and replaces
 //! it once when it dies under one; [`lists`] keeps the catalogues; this file tells its state.
 
+mod advice;
 pub mod ask;
 pub mod catalogue;
 mod changes;
@@ -269,11 +270,11 @@ impl Upstream {
             (None, Some(progress)) => format!("it is still starting ({progress})"),
             (None, None) => "it is still starting".to_owned(),
         };
-        let code = match standing.state {
-            State::NeedsSignIn { .. } => Code::UpstreamNeedsSignIn,
-            _ => Code::UpstreamUnavailable,
+        let (code, words) = match standing.state {
+            State::NeedsSignIn { .. } => (Code::UpstreamNeedsSignIn, ""),
+            _ => (Code::UpstreamUnavailable, "is unavailable: "),
         };
-        Fault::new(code, Some(&self.name), format!("{} is unavailable: {reason}", self.name))
+        Fault::new(code, Some(&self.name), format!("{} {words}{reason}", self.name))
             .since(Some(standing.since))
     }
 
@@ -447,8 +448,9 @@ impl Upstream {
 
     /// Only the user can help; nothing is evicted and nothing retried.
     pub fn needs_sign_in(&self, failure: &Failure) {
-        self.note_failure(failure);
-        self.set_state(State::NeedsSignIn { reason: failure.reason.clone() });
+        let failure = advice::advised(failure.clone(), &self.definition().transport, &self.name);
+        self.note_failure(&failure);
+        self.set_state(State::NeedsSignIn { reason: failure.reason });
     }
 
     /// The one function that stores the state and announces the change.
@@ -480,10 +482,10 @@ impl Upstream {
             _ => Code::UpstreamUnavailable,
         };
         let words = match code {
-            Code::UpstreamNeedsSignIn => "wants a sign-in",
-            _ => "is unavailable",
+            Code::UpstreamNeedsSignIn => "",
+            _ => "is unavailable: ",
         };
-        Fault::new(code, Some(&self.name), format!("{} {words}: {}", self.name, failure.reason))
+        Fault::new(code, Some(&self.name), format!("{} {words}{}", self.name, failure.reason))
             .since(Some(self.standing.borrow().since))
     }
 
