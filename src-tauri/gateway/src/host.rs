@@ -105,7 +105,7 @@ impl Host {
         // Before any upstream is started: a host without its port starts nothing.
         let listener = bind(port.unwrap_or(settings.port)).await?;
         let port = listener.local_addr()?.port();
-        let gateway = Gateway::open(store, port).await?;
+        let gateway = Gateway::open(store, port, &paths.cache).await?;
 
         let token = new_token("");
         let place = Arc::new(Place {

@@ -8,7 +8,6 @@ use super::tickets::Payload;
 use crate::{
     definition::Era,
     fault::{Code, Fault},
-    gateway::relay::Relayed,
     json::{RawObject, raw},
     upstream::ask::code_of,
 };
@@ -46,7 +45,7 @@ pub fn fault(is_call: bool, era: Era, fault: &Fault) -> Payload {
 }
 
 /// An upstream's result for an app of this era.
-pub fn result(method: Relayed, era: Era, result: Box<RawValue>) -> Payload {
+pub fn result(era: Era, result: Box<RawValue>) -> Payload {
     let Ok(mut object) = RawObject::parse(&result) else {
         return error(INTERNAL_ERROR, "the upstream's result is not an object");
     };
@@ -54,14 +53,6 @@ pub fn result(method: Relayed, era: Era, result: Box<RawValue>) -> Payload {
     match (era, kind.as_deref()) {
         (Era::Modern, None) => {
             object.set("resultType", raw("complete"));
-            // Required on reads; what a legacy upstream says nothing of may not be kept.
-            if method == Relayed::ReadResource {
-                for (hint, value) in [("ttlMs", raw(&0)), ("cacheScope", raw("private"))] {
-                    if object.get(hint).is_none() {
-                        object.set(hint, value);
-                    }
-                }
-            }
             Payload::Result(object.to_raw())
         }
         (Era::Modern, Some("complete" | "input_required" | "task")) | (Era::Legacy, None) => {
@@ -126,10 +117,10 @@ mod tests {
     fn a_legacy_result_gets_the_modern_eras_members_and_nothing_else_changes() {
         let read = r#"{"contents":[{"n":1e3}]}"#;
         assert_eq!(
-            text(result(Relayed::ReadResource, Era::Modern, json(read))),
-            r#"{"contents":[{"n":1e3}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}"#
+            text(result(Era::Modern, json(read))),
+            r#"{"contents":[{"n":1e3}],"resultType":"complete"}"#
         );
-        assert_eq!(text(result(Relayed::CallTool, Era::Legacy, json(read))), read);
+        assert_eq!(text(result(Era::Legacy, json(read))), read);
     }
 
     #[test]

@@ -56,11 +56,15 @@ impl Handler {
                     self.question(question, received, route, context).await?;
                 }
                 Told::Result(result) => {
-                    self.gateway.learn(route, Ok(&result));
-                    return Ok(answer::result(method, era, result));
+                    self.gateway.learn(route, method, Ok(&result));
+                    let result = match method {
+                        Relayed::ReadResource => self.gateway.keep(route, era, result),
+                        _ => result,
+                    };
+                    return Ok(answer::result(era, result));
                 }
                 Told::Error(error) => {
-                    self.gateway.learn(route, Err(&error));
+                    self.gateway.learn(route, method, Err(&error));
                     return Ok(answer::upstream_error(era, error));
                 }
                 Told::Fault(fault) => {

@@ -5,13 +5,13 @@ use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
     ops::Range,
-    time::Duration,
 };
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::repair::repaired;
+pub use super::hints::Scope;
+use super::{hints::Hints, repair::repaired};
 use crate::{
     capability::CapabilityType,
     clock::Moment,
@@ -21,8 +21,6 @@ use crate::{
     text::count,
 };
 
-/// A deadline further away than this is cut to it.
-const LONGEST_TTL: Duration = Duration::from_hours(24);
 /// How many warnings are kept in words.
 const WARNINGS: usize = 20;
 
@@ -73,13 +71,6 @@ impl Item {
     }
 }
 
-/// Who may be served from a catalogue (design section 4.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    Public,
-    Private,
-}
-
 /// How long a catalogue may be used (design section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fresh {
@@ -88,6 +79,39 @@ pub enum Fresh {
     UntilTold,
     /// Stale as soon as it is read: a modern upstream that gave no valid `ttlMs`.
     Never,
+}
+
+impl Fresh {
+    /// Of a modern result that came at this moment.
+    pub fn of(hints: Hints, received: Moment) -> Self {
+        hints.positive_ttl().map_or(Self::Never, |ttl| Self::Until(received.after(ttl)))
+    }
+
+    pub fn at(self, now: Moment) -> bool {
+        match self {
+            Self::Until(deadline) => now < deadline,
+            Self::UntilTold => true,
+            Self::Never => false,
+        }
+    }
+
+    /// When it ends, if that is known now.
+    pub const fn deadline(self) -> Option<Moment> {
+        match self {
+            Self::Until(deadline) => Some(deadline),
+            Self::UntilTold | Self::Never => None,
+        }
+    }
+
+    /// The one that ends first.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Never, _) | (_, Self::Never) => Self::Never,
+            (Self::UntilTold, one) | (one, Self::UntilTold) => one,
+            (Self::Until(one), Self::Until(other)) => Self::Until(one.min(other)),
+        }
+    }
 }
 
 /// All pages of one list.
@@ -106,27 +130,28 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Of a server that doesn't have this type at all.
-    pub fn empty(kind: CapabilityType) -> Self {
+    /// Of a server that doesn't have this type at all, for as long as that is known.
+    pub fn empty(kind: CapabilityType, fresh: Fresh, scope: Scope) -> Self {
         Self {
             kind,
             items: Vec::new(),
             warnings: Vec::new(),
-            // Asked again with the next link, which may declare it.
-            fresh: Fresh::UntilTold,
-            scope: Scope::Public,
+            fresh,
+            scope,
             by_key: HashMap::new(),
             by_exposed: HashMap::new(),
             digest: 0,
         }
     }
 
+    /// As hints that were read elsewhere have it.
+    #[must_use]
+    pub fn with(self, fresh: Fresh, scope: Scope) -> Self {
+        Self { fresh, scope, ..self }
+    }
+
     pub fn is_fresh(&self, now: Moment) -> bool {
-        match self.fresh {
-            Fresh::Until(deadline) => now < deadline,
-            Fresh::UntilTold => true,
-            Fresh::Never => false,
-        }
+        self.fresh.at(now)
     }
 
     pub fn get(&self, key: &str) -> Option<&Item> {
@@ -156,8 +181,8 @@ pub struct Pages {
     by_key: HashMap<String, usize>,
     warnings: Vec<String>,
     untold: usize,
-    /// The least `ttlMs` over the pages; `None` once a page had no valid one.
-    ttl: Option<Duration>,
+    /// The earliest end over the pages, each counted from when it came (modern only).
+    fresh: Fresh,
     scope: Scope,
 }
 
@@ -177,7 +202,7 @@ impl Pages {
             by_key: HashMap::new(),
             warnings: Vec::new(),
             untold: 0,
-            ttl: Some(LONGEST_TTL),
+            fresh: Fresh::UntilTold,
             scope: Scope::Public,
         }
     }
@@ -190,9 +215,9 @@ impl Pages {
         }
     }
 
-    /// Takes one page in and returns the cursor of the next. Any string is a cursor, the empty
-    /// one too (protocol 2026-07-28, "Pagination").
-    pub fn take(&mut self, page: &RawValue) -> Result<Option<String>, NoList> {
+    /// Takes one page in, as it came at this moment, and returns the cursor of the next. Any string
+    /// is a cursor, the empty one too (protocol 2026-07-28, "Pagination").
+    pub fn take(&mut self, page: &RawValue, received: Moment) -> Result<Option<String>, NoList> {
         let kind = self.reader.kind;
         let no_list = NoList { method: kind.list_method(), member: kind.list_member() };
         let page = RawObject::parse(page).map_err(|_| no_list.clone())?;
@@ -201,7 +226,9 @@ impl Pages {
         for item in items {
             self.add(item);
         }
-        self.hints(&page);
+        let hints = Hints::of(&page);
+        self.fresh = self.fresh.and(Fresh::of(hints, received));
+        self.scope = self.scope.and(hints.scope);
         let cursor = page.get("nextCursor").filter(|cursor| cursor.get() != "null");
         let Some(cursor) = cursor else { return Ok(None) };
         let text = as_str(cursor);
@@ -212,17 +239,6 @@ impl Pages {
             ));
         }
         Ok(text)
-    }
-
-    fn hints(&mut self, page: &RawObject) {
-        let ttl = page.get("ttlMs").and_then(|ttl| milliseconds(ttl.get()));
-        self.ttl = match (self.ttl, ttl) {
-            (Some(least), Some(ttl)) => Some(least.min(ttl)),
-            _ => None,
-        };
-        if page.str("cacheScope").as_deref() != Some("public") {
-            self.scope = Scope::Private;
-        }
     }
 
     fn add(&mut self, item: &RawValue) {
@@ -269,18 +285,17 @@ impl Pages {
         });
     }
 
-    /// The catalogue, fresh from `received` on as its era has it.
+    /// The catalogue, whose last page came at `received`, fresh as its era has it.
     pub fn into_catalogue(mut self, received: Moment) -> Catalogue {
         if self.untold > 0 {
             self.warnings.push(format!("and {}", count(self.untold, "more warning")));
         }
-        let fresh = match (self.reader.era, self.ttl) {
-            (Era::Legacy, _) => match self.reader.legacy_ttl.duration() {
+        let fresh = match self.reader.era {
+            Era::Legacy => match self.reader.legacy_ttl.duration() {
                 Some(ttl) => Fresh::Until(received.after(ttl)),
                 None => Fresh::UntilTold,
             },
-            (Era::Modern, Some(ttl)) if !ttl.is_zero() => Fresh::Until(received.after(ttl)),
-            (Era::Modern, _) => Fresh::Never,
+            Era::Modern => self.fresh,
         };
         let scope = match self.reader.era {
             Era::Legacy => Scope::Private,
@@ -310,16 +325,6 @@ impl Pages {
 fn place(value: &RawValue, item: &RawValue) -> Range<usize> {
     let start = value.get().as_ptr() as usize - item.get().as_ptr() as usize;
     start..start + value.get().len()
-}
-
-/// A `ttlMs` is an integer of 0 or more, written as one; else it is as good as absent. A larger
-/// one than fits is still one.
-fn milliseconds(text: &str) -> Option<Duration> {
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let milliseconds = text.parse::<u64>().map_or(LONGEST_TTL, Duration::from_millis);
-    Some(milliseconds.min(LONGEST_TTL))
 }
 
 /// The fields of an item that the gateway looks at.
@@ -363,7 +368,9 @@ impl<'a> Fields<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
+
+    use super::{super::hints::LONGEST_TTL, *};
     use crate::clock::Clock;
 
     fn reader(kind: CapabilityType, era: Era) -> Reader {
@@ -380,7 +387,7 @@ mod tests {
         let mut read = Pages::new(reader(CapabilityType::Tool, era));
         for page in pages {
             let page: Box<RawValue> = serde_json::from_str(page).expect("json");
-            read.take(&page).expect("a list");
+            read.take(&page, Clock::default().now()).expect("a list");
         }
         read.into_catalogue(Clock::default().now())
     }
@@ -425,11 +432,25 @@ mod tests {
             for ttl in pages {
                 let page = format!(r#"{{"tools":[],"ttlMs":{ttl},"cacheScope":"public"}}"#);
                 let page: Box<RawValue> = serde_json::from_str(&page).expect("json");
-                read.take(&page).expect("a list");
+                read.take(&page, now).expect("a list");
             }
             let want = want.map_or(Fresh::Never, |ttl| Fresh::Until(now.after(ttl)));
             assert_eq!(read.into_catalogue(now).fresh, want, "{pages:?}");
         }
+    }
+
+    #[test]
+    fn each_page_is_fresh_from_when_it_came() {
+        let began = Clock::default().now();
+        let later = began.after(Duration::from_secs(50));
+        let mut read = Pages::new(reader(CapabilityType::Tool, Era::Modern));
+        for (received, ttl) in [(began, 60_000), (later, 20_000)] {
+            let page = format!(r#"{{"tools":[],"ttlMs":{ttl},"cacheScope":"public"}}"#);
+            let page: Box<RawValue> = serde_json::from_str(&page).expect("json");
+            read.take(&page, received).expect("a list");
+        }
+        let catalogue = read.into_catalogue(later);
+        assert_eq!(catalogue.fresh, Fresh::Until(began.after(Duration::from_mins(1))));
     }
 
     #[test]
@@ -457,7 +478,7 @@ mod tests {
         let mut pages = Pages::new(reader(CapabilityType::Tool, Era::Legacy));
         let mut next = |page: &str| {
             let page: Box<RawValue> = serde_json::from_str(page).expect("json");
-            pages.take(&page).expect("a list")
+            pages.take(&page, Clock::default().now()).expect("a list")
         };
         assert_eq!(next(r#"{"tools":[],"nextCursor":""}"#), Some(String::new()));
         assert_eq!(next(r#"{"tools":[],"nextCursor":null}"#), None);

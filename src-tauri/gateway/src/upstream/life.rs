@@ -7,8 +7,10 @@ use tokio::{sync::mpsc, time::Instant};
 use tracing::{debug, info, warn};
 
 use super::{
-    Upstream, UpstreamEvent, ask,
+    Upstream, UpstreamEvent,
     link::{Link, News},
+    listen,
+    lists::Ended,
     wire::{Failure, FailureKind, Ran},
 };
 use crate::{
@@ -105,8 +107,8 @@ impl Upstream {
         if lock(&self.era).replace(hello.era) != Some(hello.era) {
             self.tell(UpstreamEvent::Era(Some(hello.era)));
         }
-        self.invalidate(&CapabilityType::ALL, "it was connected anew");
-        self.standing.send_modify(|standing| standing.hello = Some(hello.clone()));
+        self.invalidate(&CapabilityType::ALL, Ended::NewLink);
+        self.introduced(hello.clone());
         self.set_state(State::Ready);
         self.tell(UpstreamEvent::LinkUp);
         if let Some(level) = *lock(&self.log_level) {
@@ -119,7 +121,7 @@ impl Upstream {
             let (upstream, link) = (Arc::clone(self), Arc::clone(link));
             self.tasks.spawn(async move {
                 tokio::select! {
-                    () = ask::listen(&upstream, &link) => {}
+                    () = listen::listen(&upstream, &link) => {}
                     () = link.closed() => {}
                     () = upstream.ended.cancelled() => {}
                 }
@@ -132,10 +134,13 @@ impl Upstream {
             match news {
                 News::ListChanged(kinds) => {
                     debug!(upstream = %self.name, ?kinds, "its list changed");
-                    self.invalidate(&kinds, "it said that its list changed");
-                    self.tell(UpstreamEvent::Invalidated(kinds));
+                    self.invalidate(&kinds, Ended::Told);
+                    self.tell(UpstreamEvent::Invalidated(kinds, Ended::Told));
                 }
-                News::ResourceUpdated(uri) => self.tell(UpstreamEvent::ResourceUpdated(uri)),
+                News::ResourceUpdated(uri) => {
+                    self.reads.updated(&uri);
+                    self.tell(UpstreamEvent::ResourceUpdated(uri));
+                }
                 News::Closed(failure) => {
                     self.evict(link);
                     self.lost(&failure, Some(link));

@@ -23,6 +23,37 @@ use crate::{
 pub type Reading = Shared<BoxFuture<'static, Outcome>>;
 type Outcome = Result<Arc<Catalogue>, Fault>;
 
+/// What ended a catalogue's freshness before its time (design section 4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The upstream said that its list changed.
+    Told,
+    /// It answered that it doesn't know what it listed.
+    Suspected,
+    /// The user asked for a fresh one.
+    Refreshed,
+    NewLink,
+    /// Its notices of changes were not heard for a while.
+    Interrupted,
+}
+
+impl Ended {
+    /// Whether something speaks against the content itself, and not only for a look at it.
+    pub const fn is_doubt(self) -> bool {
+        matches!(self, Self::Told | Self::Suspected | Self::Refreshed)
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Told => "it said that its list changed",
+            Self::Suspected => "it answered that it doesn't know what it listed",
+            Self::Refreshed => "its user asked for a fresh list",
+            Self::NewLink => "it was connected anew",
+            Self::Interrupted => "its notices of changes were interrupted",
+        }
+    }
+}
+
 /// One catalogue's place. The lock is short: nobody holds it across a read.
 #[derive(Default)]
 pub struct List(Mutex<Slot>);
@@ -33,7 +64,7 @@ struct Slot {
     current: Option<Arc<Catalogue>>,
     read_at: i64,
     /// Why its freshness ended early, and when.
-    ended: Option<(String, i64)>,
+    ended: Option<(Ended, i64)>,
     /// What the last read failed with.
     fault: Option<(Fault, i64)>,
     /// Counts invalidations: a read that began before one never becomes the fresh value.
@@ -62,12 +93,8 @@ impl List {
     /// The fresh catalogue, or the read under way, or the one that `begin` starts.
     pub fn find(&self, clock: &Clock, begin: impl FnOnce(u64) -> Reading) -> Found {
         let mut slot = self.slot();
-        if let Some(current) = slot.current.as_ref()
-            && slot.ended.is_none()
-            && slot.fault.is_none()
-            && current.is_fresh(clock.now())
-        {
-            return Found::Fresh(Arc::clone(current));
+        if let Some(current) = slot.fresh(clock) {
+            return Found::Fresh(current);
         }
         if let Some(read) = &slot.reading
             && read.generation == slot.generation
@@ -80,6 +107,26 @@ impl List {
         let generation = slot.generation;
         slot.reading = Some(UnderWay { number, generation, since, reading: reading.clone() });
         Found::Reading(reading, since)
+    }
+
+    /// The catalogue, if it is fresh. Starts nothing.
+    pub fn fresh(&self, clock: &Clock) -> Option<Arc<Catalogue>> {
+        self.slot().fresh(clock)
+    }
+
+    /// Puts in place what an earlier process read, if this one has read nothing yet.
+    pub fn restore(&self, catalogue: Arc<Catalogue>, read_at: i64) {
+        let mut slot = self.slot();
+        if slot.current.is_none() {
+            (slot.current, slot.read_at) = (Some(catalogue), read_at);
+        }
+    }
+
+    /// The last good one and when it was read, unless something speaks against its content.
+    pub fn undoubted(&self) -> Option<(Arc<Catalogue>, i64)> {
+        let slot = self.slot();
+        let doubted = slot.ended.is_some_and(|(ended, _)| ended.is_doubt());
+        slot.current.clone().filter(|_| !doubted).map(|current| (current, slot.read_at))
     }
 
     /// A read has its link and is about to ask: what was invalidated before doesn't concern it.
@@ -103,10 +150,13 @@ impl List {
     }
 
     /// Ends its freshness. It stays in place, to be served if a new read fails.
-    pub fn invalidate(&self, because: &str) {
+    pub fn invalidate(&self, ended: Ended) {
         let mut slot = self.slot();
         slot.generation += 1;
-        slot.ended = Some((because.to_owned(), wall()));
+        // A doubt that nobody has looked into stays one, whatever comes after it.
+        if slot.ended.is_none_or(|(before, _)| !before.is_doubt()) {
+            slot.ended = Some((ended, wall()));
+        }
     }
 
     /// Drops everything: the authorization context changed.
@@ -144,21 +194,20 @@ impl List {
             return fault
                 .map_or(Freshness::Unread, |(because, _)| Freshness::Unavailable { because });
         };
-        if let Some((because, since)) = fault.or_else(|| slot.ended.clone()) {
+        let ended = || slot.ended.map(|(ended, since)| (ended.words().to_owned(), since));
+        if let Some((because, since)) = fault.or_else(ended) {
             return Freshness::Stale { since, because };
-        }
-        if current.items.is_empty() && current.fresh == Fresh::UntilTold {
-            return Freshness::Empty;
         }
         let now = clock.now();
         match current.fresh {
+            fresh if current.items.is_empty() && fresh.at(now) => Freshness::Empty,
             Fresh::UntilTold => Freshness::Fresh { until: None },
             Fresh::Until(deadline) if now < deadline => {
                 let left = now.until(deadline).as_millis() as i64;
                 Freshness::Fresh { until: Some(wall() + left) }
             }
-            Fresh::Until(_) => Freshness::Stale {
-                since: slot.read_at,
+            Fresh::Until(deadline) => Freshness::Stale {
+                since: wall() - deadline.until(now).as_millis() as i64,
                 because: "its time is over; the next need reads it anew".to_owned(),
             },
             Fresh::Never => Freshness::Stale {
@@ -171,6 +220,14 @@ impl List {
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
         lock(&self.0)
+    }
+}
+
+impl Slot {
+    fn fresh(&self, clock: &Clock) -> Option<Arc<Catalogue>> {
+        let current = self.current.as_ref()?;
+        let sound = self.ended.is_none() && self.fault.is_none();
+        (sound && current.is_fresh(clock.now())).then(|| Arc::clone(current))
     }
 }
 
@@ -277,7 +334,7 @@ mod tests {
         let (list, (clock, _)) = (List::default(), clock());
         let Found::Reading(..) = list.find(&clock, |_| pending().1) else { panic!("unread") };
         let generation = list.asks(0);
-        list.invalidate("it changed");
+        list.invalidate(Ended::Told);
         list.settle(0, generation, &Ok(read_at(&clock)));
         assert!(!is_fresh(&list, &clock));
         assert!(list.last_good().is_some(), "it may be served if nothing newer can be had");
@@ -287,7 +344,7 @@ mod tests {
     fn a_read_that_still_waits_for_its_link_is_not_outdated_by_that_link() {
         let (list, (clock, _)) = (List::default(), clock());
         let Found::Reading(_, began) = list.find(&clock, |_| pending().1) else { panic!("unread") };
-        list.invalidate("it was connected anew");
+        list.invalidate(Ended::NewLink);
         let generation = list.asks(0);
         let Found::Reading(_, joined) = list.find(&clock, |_| panic!("a second read")) else {
             panic!("still being read");
@@ -315,5 +372,49 @@ mod tests {
         list.settle(0, list.asks(0), &Err(fault()));
         assert_eq!(list.freshness(&clock), Freshness::Unavailable { because: fault().message });
         assert!(list.last_good().is_none());
+    }
+
+    #[test]
+    fn a_person_is_told_whether_it_is_fresh_stale_empty_or_unread_and_why() {
+        let (list, (clock, now)) = (List::default(), clock());
+        assert_eq!(list.freshness(&clock), Freshness::Unread);
+        list.settle(0, list.asks(0), &Ok(read_at(&clock)));
+        assert_eq!(list.freshness(&clock), Freshness::Empty, "read well, and nothing in it");
+        now.fetch_add(61_000, Ordering::SeqCst);
+        let Freshness::Stale { since, because } = list.freshness(&clock) else { panic!("stale") };
+        let age = wall() - since;
+        assert!((900..60_000).contains(&age), "since its deadline, not since it was read: {age}");
+        assert!(because.contains("time is over"), "{because}");
+        list.settle(1, list.asks(1), &Ok(read_at(&clock)));
+        list.invalidate(Ended::Told);
+        assert!(
+            matches!(list.freshness(&clock), Freshness::Stale { because, .. } if because.contains("changed"))
+        );
+    }
+
+    #[test]
+    fn what_was_kept_on_disk_takes_the_place_of_nothing_only() {
+        let (list, (clock, now)) = (List::default(), clock());
+        list.restore(read_at(&clock), 7);
+        assert!(is_fresh(&list, &clock));
+        let live = read_at(&clock);
+        list.settle(0, list.asks(0), &Ok(Arc::clone(&live)));
+        list.restore(read_at(&clock), 7);
+        assert!(list.last_good().is_some_and(|current| Arc::ptr_eq(&current, &live)));
+        now.fetch_add(60_000, Ordering::SeqCst);
+        assert!(!is_fresh(&list, &clock), "a deadline is a deadline");
+    }
+
+    #[test]
+    fn a_doubt_outlives_a_new_link_until_somebody_looks() {
+        let (list, (clock, _)) = (List::default(), clock());
+        list.settle(0, list.asks(0), &Ok(read_at(&clock)));
+        list.invalidate(Ended::NewLink);
+        assert!(list.undoubted().is_some(), "a new link says nothing against the content");
+        list.invalidate(Ended::Told);
+        list.invalidate(Ended::NewLink);
+        assert!(list.undoubted().is_none());
+        list.settle(1, list.asks(1), &Ok(read_at(&clock)));
+        assert!(list.undoubted().is_some());
     }
 }
