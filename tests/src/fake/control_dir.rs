@@ -4,6 +4,7 @@
 //! * `log.jsonl`: what the fake saw and did, one JSON object a line;
 //! * `arms/`: one file for each failure to come; whoever removes the file commits the failure;
 //! * `lists.json`: what the fake lists instead of its own sets;
+//! * `hints.json`: what its results say about their reuse, instead of what its options have;
 //! * `control/<pid>`: the address of that process's control API.
 
 use std::{
@@ -246,6 +247,31 @@ impl ControlDir {
 
     fn lists(&self) -> io::Result<BTreeMap<String, Vec<Box<RawValue>>>> {
         match fs::read(self.0.join("lists.json")) {
+            Ok(text) => Ok(serde_json::from_slice(&text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the results of a method carry as hints, page by page, the last one for all that follow:
+    /// members as text, such as `"ttlMs":-1`. In either era.
+    pub fn set_hints(&self, method: &str, pages: &[&str]) -> io::Result<()> {
+        let mut hints = self.all_hints()?;
+        hints.insert(method.to_owned(), pages.iter().map(|page| (*page).to_owned()).collect());
+        let hidden = self.0.join("hints.new");
+        fs::write(&hidden, serde_json::to_vec(&hints)?)?;
+        fs::rename(hidden, self.0.join("hints.json"))
+    }
+
+    /// Of one page, counted from 0.
+    pub fn hints(&self, method: &str, page: usize) -> io::Result<Option<String>> {
+        let mut pages = self.all_hints()?.remove(method).unwrap_or_default();
+        pages.truncate(page + 1);
+        Ok(pages.pop())
+    }
+
+    fn all_hints(&self) -> io::Result<BTreeMap<String, Vec<String>>> {
+        match fs::read(self.0.join("hints.json")) {
             Ok(text) => Ok(serde_json::from_slice(&text)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
             Err(error) => Err(error),

@@ -9,7 +9,7 @@ mod http;
 mod message;
 mod methods;
 pub mod options;
-mod server;
+pub mod server;
 mod stdio;
 mod tools;
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde_json::{Value, value::RawValue};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -29,6 +29,8 @@ pub struct Fake {
     pub requests_sent: AtomicU64,
     sessions: Mutex<HashMap<String, Session>>,
     listens: Mutex<Vec<Listen>>,
+    /// Ends all that listen.
+    pub ends: broadcast::Sender<ListenEnd>,
     asked: Mutex<HashMap<String, oneshot::Sender<Message>>>,
     running: Mutex<HashMap<(String, String), CancellationToken>>,
 }
@@ -51,6 +53,18 @@ pub struct Listen {
     pub id: Box<RawValue>,
     pub filter: Value,
     pub out: mpsc::UnboundedSender<Out>,
+}
+
+/// How a server ends a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ListenEnd {
+    /// By answering it.
+    Answer,
+    /// By cancelling it.
+    Cancel,
+    /// Without a word: over HTTP the stream breaks.
+    Drop,
 }
 
 /// What goes out on the stream of a request, or of a session.
@@ -104,6 +118,7 @@ impl Fake {
             requests_sent: AtomicU64::new(0),
             sessions: Mutex::default(),
             listens: Mutex::default(),
+            ends: broadcast::Sender::new(8),
             asked: Mutex::default(),
             running: Mutex::default(),
         })
@@ -230,6 +245,7 @@ impl Fake {
         };
         match result {
             Ok(result) => Out::Answer { text: answer(id, &result), status: 200, then },
+            Err(refusal) if refusal.status == 0 => Out::Status(0),
             Err(refusal) => {
                 Out::Answer { text: refusal.text(Some(id)), status: refusal.status, then }
             }
