@@ -5,6 +5,7 @@ mod caching;
 mod calls;
 mod choices;
 mod command_line;
+mod conformance;
 mod every_transport;
 mod fixture;
 mod host;
