@@ -4,6 +4,7 @@
 //! has none. What the product promises is tested by its own fakes as well.
 
 mod catalogues;
+mod freshness;
 mod lifecycle;
 mod people;
 mod support;
