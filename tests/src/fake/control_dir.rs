@@ -37,6 +37,9 @@ pub struct Arm {
     /// For `error` the JSON-RPC code, for `http-status` the status.
     #[serde(default)]
     pub code: i64,
+    /// Waits for a page after the first.
+    #[serde(default)]
+    pub on_cursor: bool,
 }
 
 fn once() -> u32 {
@@ -68,7 +71,7 @@ pub enum Failure {
 
 impl Arm {
     pub fn new(what: Failure, method: &str) -> Self {
-        Self { what, method: method.to_owned(), times: 1, ms: 0, code: 0 }
+        Self { what, method: method.to_owned(), times: 1, ms: 0, code: 0, on_cursor: false }
     }
 
     #[must_use]
@@ -85,6 +88,12 @@ impl Arm {
     #[must_use]
     pub fn ms(mut self, ms: u64) -> Self {
         self.ms = ms;
+        self
+    }
+
+    #[must_use]
+    pub fn on_cursor(mut self) -> Self {
+        self.on_cursor = true;
         self
     }
 
@@ -212,12 +221,15 @@ impl ControlDir {
         Ok(())
     }
 
-    /// The oldest failure that waits for this method.
-    pub fn take(&self, method: &str) -> io::Result<Option<Arm>> {
+    /// The oldest failure that waits for this method, and for a cursor only where there is one.
+    pub fn take(&self, method: &str, has_cursor: bool) -> io::Result<Option<Arm>> {
         for path in self.armed()? {
             let Ok(text) = fs::read(&path) else { continue };
             let arm: Arm = serde_json::from_slice(&text)?;
-            if arm.method == method && (arm.times == 0 || fs::remove_file(&path).is_ok()) {
+            if arm.method == method
+                && (has_cursor || !arm.on_cursor)
+                && (arm.times == 0 || fs::remove_file(&path).is_ok())
+            {
                 return Ok(Some(arm));
             }
         }

@@ -152,8 +152,8 @@ impl Fake {
     }
 
     /// The failure that waits for this method.
-    pub fn armed(&self, method: &str) -> Option<Arm> {
-        self.dir.take(method).unwrap_or_else(|error| {
+    pub fn armed(&self, method: &str, has_cursor: bool) -> Option<Arm> {
+        self.dir.take(method, has_cursor).unwrap_or_else(|error| {
             eprintln!("fake upstream: can't read its failures: {error}");
             self.die(2)
         })
@@ -230,7 +230,7 @@ impl Fake {
     }
 
     async fn answer(&self, message: &Message, method: &str, id: &RawValue, caller: &Caller) -> Out {
-        let arm = self.armed(method);
+        let arm = self.armed(method, !message.params()["cursor"].is_null());
         if let Some(out) = self.fail_before(arm.as_ref(), id, caller).await {
             return out;
         }

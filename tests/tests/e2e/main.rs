@@ -6,6 +6,7 @@ mod calls;
 mod choices;
 mod command_line;
 mod conformance;
+mod documents;
 mod every_transport;
 mod fixture;
 mod host;

@@ -40,11 +40,7 @@ impl Gateway {
     /// a modern one with its upstream's hints if those are valid ones of the modern era, else with
     /// none; a legacy one as it came.
     pub fn keep(&self, route: &Route, app: Era, result: Box<RawValue>) -> Box<RawValue> {
-        let Ok(object) = RawObject::parse(&result) else { return result };
-        // What asks for input is no answer yet, and carries no hints.
-        if object.str("resultType").is_some_and(|kind| kind != "complete") {
-            return result;
-        }
+        let Some(object) = complete(&result) else { return result };
         let hints = match era(&route.upstream) {
             Era::Modern => Hints::of(&object),
             Era::Legacy => Hints::NONE,
@@ -57,6 +53,12 @@ impl Gateway {
             Era::Legacy => result,
         }
     }
+}
+
+/// An answer. What asks for input is none yet, and carries no hints.
+fn complete(result: &RawValue) -> Option<RawObject> {
+    let object = RawObject::parse(result).ok()?;
+    object.str("resultType").is_none_or(|kind| kind == "complete").then_some(object)
 }
 
 /// Only the URI decides what comes: no answers to an upstream's questions, nothing of an app's own.
@@ -90,5 +92,18 @@ mod tests {
         ] {
             assert!(!plain(more), "{more}");
         }
+    }
+
+    #[test]
+    fn a_result_that_asks_for_input_is_neither_kept_nor_given_hints() {
+        let is_complete = |text: &str| {
+            let result: Box<RawValue> = serde_json::from_str(text).expect("json");
+            complete(&result).is_some()
+        };
+        assert!(is_complete(r#"{"resultType":"complete","contents":[],"ttlMs":9}"#));
+        assert!(is_complete(r#"{"contents":[]}"#), "as the legacy era has it");
+        assert!(!is_complete(r#"{"resultType":"input_required","ttlMs":9,"inputRequests":{}}"#));
+        assert!(!is_complete(r#"{"resultType":"task"}"#));
+        assert!(!is_complete("[]"));
     }
 }

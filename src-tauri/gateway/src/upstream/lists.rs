@@ -417,4 +417,20 @@ mod tests {
         list.settle(1, list.asks(1), &Ok(read_at(&clock)));
         assert!(list.undoubted().is_some());
     }
+
+    #[test]
+    fn who_holds_an_older_list_keeps_it_whole_and_unchanged() {
+        let (list, (clock, _)) = (List::default(), clock());
+        list.settle(0, list.asks(0), &Ok(read_at(&clock)));
+        let held = list.last_good().expect("read");
+        let digest = held.digest;
+        list.settle(1, list.asks(1), &Ok(read_at(&clock)));
+        list.clear();
+        assert!(list.last_good().is_none());
+        assert_eq!(
+            (held.digest, Arc::strong_count(&held)),
+            (digest, 1),
+            "it is the holder's alone"
+        );
+    }
 }

@@ -154,6 +154,26 @@ async fn the_shortest_page_and_the_narrowest_scope_hold_for_the_whole_list() -> 
 }
 
 #[tokio::test]
+async fn a_refused_cursor_begins_the_list_anew_once() -> Result<()> {
+    let options = FakeOptions::http(FakeEra::Modern).with("--page-size 10 --ttl 3600000");
+    let (traygate, fake, token) = host_with("fake", options).await?;
+    let app = app(&traygate, AppEra::Modern, &token).await?;
+    // The first page, then a refused cursor, then the whole list from its beginning.
+    fake.arm_with(&Arm::new(Failure::Error, "tools/list").code(-32602).on_cursor())?;
+    let (reads, tools) = asked(&fake, "tools/list", app.tools()).await?;
+    assert_eq!((reads, tools.len()), (4, 19));
+    assert!(catalogue(&traygate, "fake", CapabilityType::Tool).await?.warnings.is_empty());
+    // Refused for ever: what was gathered is shown, with a warning.
+    fake.arm_with(&Arm::new(Failure::Error, "tools/list").code(-32602).on_cursor().for_ever())?;
+    traygate.cli(&["refresh", "fake"]).await?.ok()?;
+    let (reads, tools) = asked(&fake, "tools/list", app.tools()).await?;
+    assert_eq!((reads, tools.len()), (0, 10));
+    let warnings = catalogue(&traygate, "fake", CapabilityType::Tool).await?.warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("page 2 was refused")), "{warnings:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn fifty_cold_lists_are_one_read_and_warm_ones_none() -> Result<()> {
     let traygate = Traygate::start().await?;
     let token = traygate.token("app").await?;
