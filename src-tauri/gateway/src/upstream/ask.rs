@@ -248,7 +248,9 @@ pub async fn walk(upstream: &Arc<Upstream>, reader: Reader) -> Result<Option<Pag
     let mut seen = HashSet::new();
     let mut cursor: Option<String> = None;
     let mut restarted = false;
-    for page in 1.. {
+    let mut page = 0;
+    loop {
+        page += 1;
         let answer = list(upstream, reader.kind, cursor.as_deref()).await;
         let result = match answer {
             Ok(Ok(result)) => result,
@@ -261,6 +263,7 @@ pub async fn walk(upstream: &Arc<Upstream>, reader: Reader) -> Result<Option<Pag
             // A refused cursor: what it pointed into may have changed. Once more from the start.
             Ok(Err(_)) if !restarted => {
                 restarted = true;
+                page = 0;
                 (pages, cursor) = (Pages::new(reader.clone()), None);
                 seen.clear();
                 continue;
