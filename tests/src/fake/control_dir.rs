@@ -4,6 +4,7 @@
 //! * `log.jsonl`: what the fake saw and did, one JSON object a line;
 //! * `arms/`: one file for each failure to come; whoever removes the file commits the failure;
 //! * `lists.json`: what the fake lists instead of its own sets;
+//! * `hints.json`: what its results say about their reuse, instead of what its options have;
 //! * `control/<pid>`: the address of that process's control API.
 
 use std::{
@@ -36,6 +37,9 @@ pub struct Arm {
     /// For `error` the JSON-RPC code, for `http-status` the status.
     #[serde(default)]
     pub code: i64,
+    /// Waits for a page after the first.
+    #[serde(default)]
+    pub on_cursor: bool,
 }
 
 fn once() -> u32 {
@@ -67,7 +71,7 @@ pub enum Failure {
 
 impl Arm {
     pub fn new(what: Failure, method: &str) -> Self {
-        Self { what, method: method.to_owned(), times: 1, ms: 0, code: 0 }
+        Self { what, method: method.to_owned(), times: 1, ms: 0, code: 0, on_cursor: false }
     }
 
     #[must_use]
@@ -84,6 +88,12 @@ impl Arm {
     #[must_use]
     pub fn ms(mut self, ms: u64) -> Self {
         self.ms = ms;
+        self
+    }
+
+    #[must_use]
+    pub fn on_cursor(mut self) -> Self {
+        self.on_cursor = true;
         self
     }
 
@@ -211,12 +221,15 @@ impl ControlDir {
         Ok(())
     }
 
-    /// The oldest failure that waits for this method.
-    pub fn take(&self, method: &str) -> io::Result<Option<Arm>> {
+    /// The oldest failure that waits for this method, and for a cursor only where there is one.
+    pub fn take(&self, method: &str, has_cursor: bool) -> io::Result<Option<Arm>> {
         for path in self.armed()? {
             let Ok(text) = fs::read(&path) else { continue };
             let arm: Arm = serde_json::from_slice(&text)?;
-            if arm.method == method && (arm.times == 0 || fs::remove_file(&path).is_ok()) {
+            if arm.method == method
+                && (has_cursor || !arm.on_cursor)
+                && (arm.times == 0 || fs::remove_file(&path).is_ok())
+            {
                 return Ok(Some(arm));
             }
         }
@@ -246,6 +259,31 @@ impl ControlDir {
 
     fn lists(&self) -> io::Result<BTreeMap<String, Vec<Box<RawValue>>>> {
         match fs::read(self.0.join("lists.json")) {
+            Ok(text) => Ok(serde_json::from_slice(&text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the results of a method carry as hints, page by page, the last one for all that follow:
+    /// members as text, such as `"ttlMs":-1`. In either era.
+    pub fn set_hints(&self, method: &str, pages: &[&str]) -> io::Result<()> {
+        let mut hints = self.all_hints()?;
+        hints.insert(method.to_owned(), pages.iter().map(|page| (*page).to_owned()).collect());
+        let hidden = self.0.join("hints.new");
+        fs::write(&hidden, serde_json::to_vec(&hints)?)?;
+        fs::rename(hidden, self.0.join("hints.json"))
+    }
+
+    /// Of one page, counted from 0.
+    pub fn hints(&self, method: &str, page: usize) -> io::Result<Option<String>> {
+        let mut pages = self.all_hints()?.remove(method).unwrap_or_default();
+        pages.truncate(page + 1);
+        Ok(pages.pop())
+    }
+
+    fn all_hints(&self) -> io::Result<BTreeMap<String, Vec<String>>> {
+        match fs::read(self.0.join("hints.json")) {
             Ok(text) => Ok(serde_json::from_slice(&text)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
             Err(error) => Err(error),

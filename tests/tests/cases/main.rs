@@ -5,6 +5,7 @@
 
 mod catalogues;
 mod framing;
+mod freshness;
 mod http;
 mod lifecycle;
 mod lists;

@@ -12,7 +12,6 @@ use tracing::debug;
 use super::{
     Upstream,
     catalogue::{Pages, Reader},
-    every_list,
     link::{Call, CallEvent, Caller, Link, Question, Request},
     wire::{Failure, FailureKind, Ran},
 };
@@ -28,7 +27,7 @@ const SHORT_WAIT: u64 = 5;
 /// The bounds of a walk over pages.
 const MOST_PAGES: usize = 100;
 const LONGEST_WALK: Duration = Duration::from_mins(1);
-const METHOD_NOT_FOUND: i64 = -32601;
+pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 
 /// Whether a request may be made again when nobody knows if it ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +110,8 @@ impl Asking {
                 CallEvent::Progress(params) => return Told::Progress(params),
                 CallEvent::Log(params) => return Told::Log(params),
                 CallEvent::Question(question) => return Told::Question(question),
+                // Subscriptions are not asked for here.
+                CallEvent::Acknowledged(_) => continue,
                 CallEvent::Result(result) => return Told::Result(result),
                 CallEvent::Error(error) => return Told::Error(error),
                 CallEvent::Failed(failure) => failure,
@@ -258,7 +259,9 @@ pub async fn walk(upstream: &Arc<Upstream>, reader: Reader) -> Result<Option<Pag
     let mut seen = HashSet::new();
     let mut cursor: Option<String> = None;
     let mut restarted = false;
-    for page in 1.. {
+    let mut page = 0;
+    loop {
+        page += 1;
         let answer = list(upstream, reader.kind, cursor.as_deref()).await;
         let result = match answer {
             Ok(Ok(result)) => result,
@@ -271,6 +274,7 @@ pub async fn walk(upstream: &Arc<Upstream>, reader: Reader) -> Result<Option<Pag
             // A refused cursor: what it pointed into may have changed. Once more from the start.
             Ok(Err(_)) if !restarted => {
                 restarted = true;
+                page = 0;
                 (pages, cursor) = (Pages::new(reader.clone()), None);
                 seen.clear();
                 continue;
@@ -285,8 +289,9 @@ pub async fn walk(upstream: &Arc<Upstream>, reader: Reader) -> Result<Option<Pag
             }
             Err(fault) => return Err(fault),
         };
-        let next =
-            pages.take(&result).map_err(|no_list| Fault::unavailable(&upstream.name, no_list))?;
+        let next = pages
+            .take(&result, upstream.now())
+            .map_err(|no_list| Fault::unavailable(&upstream.name, no_list))?;
         let Some(next) = next else { break };
         if !seen.insert(next.clone()) {
             pages.cut_short(format!(
@@ -346,30 +351,4 @@ fn message_of(error: &RawValue) -> String {
     let message = RawObject::parse(error).ok().and_then(|error| error.str("message"));
     let code = code_of(error).map_or_else(|| "no code".to_owned(), |code| code.to_string());
     format!("{} ({code})", one_line(&message.unwrap_or_default(), 200))
-}
-
-/// Hears of changes from a modern upstream for as long as the link lives: one subscription,
-/// opened again with growing pauses when it ends.
-pub async fn listen(upstream: &Arc<Upstream>, link: &Arc<Link>) {
-    let mut pause = Duration::from_secs(1);
-    loop {
-        let began = Instant::now();
-        let request = Request::own("subscriptions/listen", every_list());
-        match link.begin(request).await {
-            Ok(call) => match call.answer().await {
-                // It doesn't offer them; its lists live by their `ttlMs` alone.
-                Ok(Err(error)) if code_of(&error) == Some(METHOD_NOT_FOUND) => return,
-                ended => debug!(upstream = %upstream.name, ok = ended.is_ok(), "its notices ended"),
-            },
-            Err(failure) => {
-                debug!(upstream = %upstream.name, reason = %failure.reason, "no notices");
-            }
-        }
-        if began.elapsed() > Duration::from_mins(1) {
-            pause = Duration::from_secs(1);
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_mins(1));
-        upstream.invalidate(&CapabilityType::ALL, "its notices of changes were interrupted");
-    }
 }
