@@ -11,6 +11,8 @@ use serde_json::value::{RawValue, to_raw_value};
 /// One JSON-RPC message, top level only. The payloads borrow from the line or the body.
 #[derive(Debug, Deserialize)]
 pub struct Envelope<'a> {
+    #[serde(borrow)]
+    pub jsonrpc: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     pub id: Option<&'a RawValue>,
     #[serde(borrow)]

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{guard::App, outline::outline, tickets::Tickets};
 use crate::{
     gateway::Gateway,
-    json::{Envelope, RawObject, raw},
+    json::{Envelope, RawObject, as_str, raw},
 };
 
 const SESSION: &str = "mcp-session-id";
@@ -185,6 +185,9 @@ async fn whole(mut body: Body, limit: usize) -> Option<Bytes> {
 
 /// What rmcp would take for something else, or drop without an answer.
 fn check(message: &Envelope) -> Result<(), &'static str> {
+    if message.jsonrpc.and_then(as_str).as_deref() != Some("2.0") {
+        return Err("jsonrpc must be \"2.0\"");
+    }
     if message.method.is_none() && message.result.is_none() && message.error.is_none() {
         return Err("the message has no method, no result and no error");
     }

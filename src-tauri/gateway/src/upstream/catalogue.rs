@@ -300,7 +300,7 @@ impl Pages {
         if let Some((first, number)) = &self.again {
             let others = match number - 1 {
                 0 => String::new(),
-                more => format!(" and {}", count(more, "more")),
+                more => format!(" and {more} more"),
             };
             let kind = self.reader.kind;
             self.warnings.push(format!(

@@ -13,6 +13,7 @@ use traygate_gateway::{
 use traygate_tests::{
     App, AppEra, FakeOptions, Traygate,
     fake::{
+        content::TOOLS,
         control_dir::{Arm, Failure},
         options::FakeEra,
     },
@@ -161,7 +162,7 @@ async fn a_refused_cursor_begins_the_list_anew_once() -> Result<()> {
     // The first page, then a refused cursor, then the whole list from its beginning.
     fake.arm_with(&Arm::new(Failure::Error, "tools/list").code(-32602).on_cursor())?;
     let (reads, tools) = asked(&fake, "tools/list", app.tools()).await?;
-    assert_eq!((reads, tools.len()), (4, 19));
+    assert_eq!((reads, tools.len()), (4, TOOLS.len()));
     assert!(catalogue(&traygate, "fake", CapabilityType::Tool).await?.warnings.is_empty());
     // Refused for ever: what was gathered is shown, with a warning.
     fake.arm_with(&Arm::new(Failure::Error, "tools/list").code(-32602).on_cursor().for_ever())?;
@@ -187,7 +188,7 @@ async fn fifty_cold_lists_are_one_read_and_warm_ones_none() -> Result<()> {
     let apps = try_join_all((0..50).map(|_| app(&traygate, AppEra::Modern, &token))).await?;
     for round in ["cold", "warm"] {
         let lists = try_join_all(apps.iter().map(App::tools)).await?;
-        assert!(lists.iter().all(|list| *list == lists[0] && list.len() == 4 * 19), "{round}");
+        assert!(lists.iter().all(|list| *list == lists[0] && list.len() == 4 * TOOLS.len()), "{round}");
         for fake in &fakes {
             assert_eq!(fake.count("tools/list")?, 1, "{} {round}", fake.name);
         }
@@ -290,15 +291,16 @@ async fn another_credential_never_sees_what_the_first_one_was_shown() -> Result<
 
 #[tokio::test]
 async fn ten_thousand_tools_are_kept_and_shown() -> Result<()> {
+    let more = 10_000 - TOOLS.len();
     let options = FakeOptions::stdio(FakeEra::Modern)
-        .with("--tools 9981 --page-size 1000 --ttl 3600000 --scope public");
+        .with(&format!("--tools {more} --page-size 1000 --ttl 3600000 --scope public"));
     let (traygate, fake, token) = host_with("big", options).await?;
     traygate.cli(&["config", "list_budget", "60"]).await?.ok()?;
     let app = app(&traygate, AppEra::Modern, &token).await?;
     let (reads, tools) = asked(&fake, "tools/list", app.tools()).await?;
     assert_eq!((reads, tools.len()), (10, 10_000), "every page once");
     assert_eq!(asked(&fake, "tools/list", app.tools()).await?.0, 0, "and never again");
-    app.call_text("big__tool-9981", json!({})).await?;
+    app.call_text(&format!("big__tool-{more}"), json!({})).await?;
     let view = catalogue(&traygate, "big", CapabilityType::Tool).await?;
     assert_eq!((view.total, view.on), (10_000, 10_000));
     Ok(())

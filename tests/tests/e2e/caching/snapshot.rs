@@ -11,6 +11,7 @@ use traygate_gateway::{
 use traygate_tests::{
     AppEra, Fake, FakeOptions, Traygate,
     fake::{
+        content::TOOLS,
         control_dir::{Arm, Failure},
         options::FakeEra,
     },
@@ -79,7 +80,7 @@ async fn the_first_list_after_a_start_waits_for_nobody_and_what_differs_is_annou
         let began = std::time::Instant::now();
         let tools = app.tools().await?;
         assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
-        assert_eq!(tools.len(), 19);
+        assert_eq!(tools.len(), TOOLS.len());
         assert_eq!(fake.count("tools/list")?, before, "from what was kept");
         let seen = catalogue(&traygate, "fake", CapabilityType::Tool).await?;
         assert!(matches!(seen.freshness, Freshness::Fresh { until: Some(_) }), "{seen:?}");
@@ -100,7 +101,7 @@ async fn a_kill_loses_nothing_that_was_kept() -> Result<()> {
     let app = app(&traygate, AppEra::Modern, &token).await?;
     let (reads, told) = asked(&fake, "tools/list", listed(&app, "tools/list")).await?;
     assert_eq!(reads, 0);
-    assert_eq!(told["tools"].as_array().map(Vec::len), Some(19));
+    assert_eq!(told["tools"].as_array().map(Vec::len), Some(TOOLS.len()));
     assert_eq!((&told["ttlMs"], &told["cacheScope"]), (&json!(300_000), &json!("public")));
     Ok(())
 }
@@ -218,7 +219,7 @@ async fn not_used(traygate: &mut Traygate, fake: &Fake, token: &str, what: &str)
     let shown = app(traygate, AppEra::Modern, token).await?;
     assert_eq!(listed(&shown, "tools/list").await?["tools"], json!([]), "{what}");
     fake.disarm()?;
-    assert_eq!(shown.tools().await?.len(), 19, "{what}: it works without");
+    assert_eq!(shown.tools().await?.len(), TOOLS.len(), "{what}: it works without");
     traygate.stop().await
 }
 
