@@ -77,7 +77,7 @@ async fn rw_70_a_newer_database_is_refused_untouched_and_a_killed_start_loses_no
     let database = case.traygate.paths().database();
     let original = std::fs::read(&database)?;
     for (statement, words) in [
-        ("PRAGMA user_version = 2; ALTER TABLE apps ADD COLUMN colour TEXT;", "newer"),
+        ("PRAGMA user_version = 1000; ALTER TABLE apps ADD COLUMN colour TEXT;", "newer"),
         ("PRAGMA user_version = 1001; ALTER TABLE upstreams RENAME TO servers;", "newer"),
     ] {
         let pool = sqlx::SqlitePool::connect(&format!("sqlite:{}", database.display())).await?;
