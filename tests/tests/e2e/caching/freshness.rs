@@ -188,7 +188,10 @@ async fn fifty_cold_lists_are_one_read_and_warm_ones_none() -> Result<()> {
     let apps = try_join_all((0..50).map(|_| app(&traygate, AppEra::Modern, &token))).await?;
     for round in ["cold", "warm"] {
         let lists = try_join_all(apps.iter().map(App::tools)).await?;
-        assert!(lists.iter().all(|list| *list == lists[0] && list.len() == 4 * TOOLS.len()), "{round}");
+        assert!(
+            lists.iter().all(|list| *list == lists[0] && list.len() == 4 * TOOLS.len()),
+            "{round}"
+        );
         for fake in &fakes {
             assert_eq!(fake.count("tools/list")?, 1, "{} {round}", fake.name);
         }

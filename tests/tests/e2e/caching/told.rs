@@ -140,7 +140,11 @@ async fn apps_whose_view_changed_hear_of_it_within_two_seconds_and_no_other() ->
                 for (ears, app, url) in &mut concerned {
                     let left = SOON.saturating_sub(began.elapsed());
                     ears.hear(CHANGED, left).await.with_context(|| format!("{what}: {url}"))?;
-                    assert_eq!(app.tools().await?.len() % TOOLS.len(), tools.len(), "{what}: {url}");
+                    assert_eq!(
+                        app.tools().await?.len() % TOOLS.len(),
+                        tools.len(),
+                        "{what}: {url}"
+                    );
                 }
                 // The next change is not to be mistaken for one that came too often.
                 tokio::time::sleep(Duration::from_millis(300)).await;
@@ -214,7 +218,11 @@ async fn a_switch_in_one_place_is_told_to_every_app_that_sees_it_and_coalesced()
         let told = told(ears);
         let most = 2 + (lasted.as_millis() / 250) as usize;
         assert!((1..=most).contains(&told), "{told} in {lasted:?} at {url}");
-        assert_eq!(app.tools().await?.len() % TOOLS.len(), TOOLS.len() - 6, "{url}: the last of them was told too");
+        assert_eq!(
+            app.tools().await?.len() % TOOLS.len(),
+            TOOLS.len() - 6,
+            "{url}: the last of them was told too"
+        );
     }
     assert_eq!(told(&mut unconcerned), 0);
     drop(fake);
