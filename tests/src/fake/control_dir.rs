@@ -36,6 +36,12 @@ pub struct Arm {
     /// For `error` the JSON-RPC code, for `http-status` the status.
     #[serde(default)]
     pub code: i64,
+    /// For `http-status` the body, for `error` the message.
+    #[serde(default)]
+    pub text: String,
+    /// For `http-status`: seconds.
+    #[serde(default)]
+    pub retry_after: Option<u64>,
 }
 
 fn once() -> u32 {
@@ -61,13 +67,40 @@ pub enum Failure {
     DropSession,
     /// The answer comes `ms` later.
     Slow,
-    /// HTTP: this status and no message.
+    /// HTTP: this status, with `text` and `retry_after`; nothing runs.
     HttpStatus,
+    /// The request runs, then its connection is cut; the process lives, except on stdio.
+    Cut,
 }
 
 impl Arm {
     pub fn new(what: Failure, method: &str) -> Self {
-        Self { what, method: method.to_owned(), times: 1, ms: 0, code: 0 }
+        Self {
+            what,
+            method: method.to_owned(),
+            times: 1,
+            ms: 0,
+            code: 0,
+            text: String::new(),
+            retry_after: None,
+        }
+    }
+
+    /// A bare HTTP status in the place of an answer.
+    pub fn status(status: u16, method: &str) -> Self {
+        Self::new(Failure::HttpStatus, method).code(status.into())
+    }
+
+    #[must_use]
+    pub fn text(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.text);
+        self
+    }
+
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
     }
 
     #[must_use]
@@ -213,10 +246,22 @@ impl ControlDir {
 
     /// The oldest failure that waits for this method.
     pub fn take(&self, method: &str) -> io::Result<Option<Arm>> {
+        self.take_if(method, |_| true)
+    }
+
+    /// The oldest one of this sort.
+    pub fn take_if(
+        &self,
+        method: &str,
+        wanted: impl Fn(Failure) -> bool,
+    ) -> io::Result<Option<Arm>> {
         for path in self.armed()? {
             let Ok(text) = fs::read(&path) else { continue };
             let arm: Arm = serde_json::from_slice(&text)?;
-            if arm.method == method && (arm.times == 0 || fs::remove_file(&path).is_ok()) {
+            if arm.method == method
+                && wanted(arm.what)
+                && (arm.times == 0 || fs::remove_file(&path).is_ok())
+            {
                 return Ok(Some(arm));
             }
         }

@@ -6,6 +6,7 @@ mod choices;
 mod command_line;
 mod every_transport;
 mod fixture;
+mod healing;
 mod host;
 mod journal;
 mod names;

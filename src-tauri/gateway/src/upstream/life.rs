@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{
@@ -27,6 +28,11 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 const STEADY: Duration = Duration::from_mins(1);
 /// A program that starts and exits at once is started at most this often in a minute.
 const STARTS_A_MINUTE: usize = 6;
+/// How long requests may still run on a link that another replaces.
+const DRAIN: Duration = Duration::from_secs(30);
+/// How long a new session waits for the end of the old one.
+const COURTESY: Duration = Duration::from_secs(2);
+
 impl Upstream {
     /// The link, dialled if there is none. Many askers share one attempt and its failure.
     pub async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Failure> {
@@ -47,8 +53,37 @@ impl Upstream {
     /// Drops this very link, unless a newer one has already taken its place.
     pub fn evict(&self, dead: &Arc<Link>) {
         if self.link.forget(dead) {
-            let dead = Arc::clone(dead);
-            self.tasks.spawn(async move { dead.close().await });
+            // Another link may answer where this one refused.
+            lock(&self.refused).clear();
+            let (dead, farewell) = (Arc::clone(dead), CancellationToken::new());
+            *lock(&self.farewell) = farewell.clone();
+            self.tasks.spawn(async move {
+                dead.close().await;
+                farewell.cancel();
+            });
+        }
+    }
+
+    /// Drops a link that lives but is of no use for a list; what runs on it may end first.
+    pub fn replace(&self, link: &Arc<Link>) {
+        if self.link.forget(link) {
+            link.retire();
+            let (link, ended) = (Arc::clone(link), self.ended.clone());
+            self.tasks.spawn(async move {
+                tokio::select! {
+                    () = link.drain(DRAIN) => {}
+                    () = ended.cancelled() => {}
+                }
+                link.close().await;
+            });
+        }
+    }
+
+    /// A server that takes one session at a time must have seen the end of the old one.
+    async fn after_the_farewell(&self) {
+        if matches!(self.definition().transport, Transport::Http { .. }) {
+            let farewell = lock(&self.farewell).clone();
+            let _ = tokio::time::timeout(COURTESY, farewell.cancelled()).await;
         }
     }
 
@@ -57,6 +92,7 @@ impl Upstream {
             return Err(failure);
         }
         self.set_state(State::Connecting);
+        self.after_the_farewell().await;
         let definition = self.definition();
         let remembered = *lock(&self.era);
         let outcome = tokio::select! {
@@ -120,7 +156,7 @@ impl Upstream {
             self.tasks.spawn(async move {
                 tokio::select! {
                     () = ask::listen(&upstream, &link) => {}
-                    () = link.closed() => {}
+                    () = link.gone() => {}
                     () = upstream.ended.cancelled() => {}
                 }
             });
@@ -132,13 +168,17 @@ impl Upstream {
             match news {
                 News::ListChanged(kinds) => {
                     debug!(upstream = %self.name, ?kinds, "its list changed");
+                    lock(&self.refused).retain(|kind, _| !kinds.contains(kind));
                     self.invalidate(&kinds, "it said that its list changed");
                     self.tell(UpstreamEvent::Invalidated(kinds));
                 }
                 News::ResourceUpdated(uri) => self.tell(UpstreamEvent::ResourceUpdated(uri)),
                 News::Closed(failure) => {
                     self.evict(link);
-                    self.lost(&failure, Some(link));
+                    // The end of one that was replaced on purpose says nothing of the other.
+                    if !link.is_retired() {
+                        self.lost(&failure, Some(link));
+                    }
                     return;
                 }
             }
@@ -171,7 +211,10 @@ impl Upstream {
         loop {
             if let Ok(link) = self.link().await {
                 let born = Instant::now();
-                link.closed().await;
+                link.gone().await;
+                if link.is_retired() {
+                    continue;
+                }
                 // A server that dies at birth, over and over, must not look healthy in between.
                 if born.elapsed() > STEADY {
                     pause = FIRST_PAUSE;

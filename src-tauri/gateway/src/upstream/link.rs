@@ -8,14 +8,14 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -142,6 +142,12 @@ pub struct Link {
     next_tag: AtomicU64,
     news: mpsc::UnboundedSender<News>,
     closed: CancellationToken,
+    /// Another takes its place; what runs on it may still end.
+    retired: CancellationToken,
+    /// Told whenever nothing is under way any more.
+    idle: Notify,
+    /// Requests that timed out since anything was received.
+    unanswered: AtomicU32,
     death: OnceLock<Failure>,
 }
 
@@ -163,6 +169,9 @@ impl Link {
             next_tag: AtomicU64::new(1),
             news,
             closed: CancellationToken::new(),
+            retired: CancellationToken::new(),
+            idle: Notify::new(),
+            unanswered: AtomicU32::new(0),
             death: OnceLock::new(),
         });
         // Weak: the reader must not keep a link alive that nobody holds. It ends with the wire.
@@ -188,6 +197,49 @@ impl Link {
     /// Resolves when the link is dead.
     pub async fn closed(&self) {
         self.closed.cancelled().await;
+    }
+
+    /// Resolves when it is dead, or when another takes its place.
+    pub async fn gone(&self) {
+        tokio::select! {
+            () = self.closed.cancelled() => {}
+            () = self.retired.cancelled() => {}
+        }
+    }
+
+    /// Another takes its place: nothing new begins on it.
+    pub fn retire(&self) {
+        self.retired.cancel();
+    }
+
+    pub fn is_retired(&self) -> bool {
+        self.retired.is_cancelled()
+    }
+
+    /// Waits until nothing runs on it any more, at most so long.
+    pub async fn drain(&self, patience: Duration) {
+        let drained = async {
+            loop {
+                let mut idle = std::pin::pin!(self.idle.notified());
+                idle.as_mut().enable();
+                if !self.is_busy() {
+                    return;
+                }
+                idle.await;
+            }
+        };
+        // Whatever still runs then ends with the link.
+        let _ = tokio::time::timeout(patience, drained).await;
+    }
+
+    /// Whether any request is under way.
+    pub fn is_busy(&self) -> bool {
+        self.waiting().as_ref().is_some_and(|waiting| !waiting.is_empty())
+    }
+
+    /// A request timed out. How many did in a row, with nothing received between them.
+    pub fn missed(&self) -> u32 {
+        self.unanswered.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Why it died.
@@ -251,7 +303,12 @@ impl Link {
     }
 
     fn strike(&self, tag: u64) -> Option<Waiting> {
-        self.waiting().as_mut().and_then(|waiting| waiting.remove(&tag))
+        let mut waiting = self.waiting();
+        let struck = waiting.as_mut()?.remove(&tag);
+        if waiting.as_ref().is_some_and(HashMap::is_empty) {
+            self.idle.notify_waiters();
+        }
+        struck
     }
 
     fn obituary(&self, ran: Ran) -> Failure {
@@ -267,6 +324,7 @@ impl Link {
     fn bury(&self, failure: Failure) {
         let _ = self.death.set(failure.clone());
         let orphans = self.waiting().take().unwrap_or_default();
+        self.idle.notify_waiters();
         for (_, orphan) in orphans {
             let _ = orphan.events.send(CallEvent::Failed(failure.clone()));
         }
@@ -282,7 +340,10 @@ impl Link {
 
     fn receive(self: &Arc<Self>, event: Event) {
         match event {
-            Event::Message { bytes, origin } => self.message(&bytes, origin),
+            Event::Message { bytes, origin } => {
+                self.unanswered.store(0, Ordering::Relaxed);
+                self.message(&bytes, origin);
+            }
             Event::Failed { tag, failure } => {
                 if let Some(waiting) = self.strike(tag) {
                     let _ = waiting.events.send(CallEvent::Failed(failure));
@@ -345,6 +406,7 @@ impl Link {
             "notifications/resources/list_changed" => {
                 News::ListChanged(vec![CapabilityType::Resource, CapabilityType::Template])
             }
+            "notifications/cancelled" => return self.given_up(params),
             "notifications/resources/updated" => {
                 let params = params.and_then(|params| RawObject::parse(params).ok());
                 match params.and_then(|params| params.str("uri")) {
@@ -355,6 +417,21 @@ impl Link {
             _ => return,
         };
         let _ = self.news.send(news);
+    }
+
+    /// A server ends a subscription in either of two ways; this is the one that isn't an answer.
+    fn given_up(&self, params: Option<&RawValue>) {
+        let Some(params) = params.and_then(|params| RawObject::parse(params).ok()) else { return };
+        let Some(tag) = params.get("requestId").and_then(tag_of) else { return };
+        let is_own = |waiting: &HashMap<u64, Waiting>| {
+            waiting.get(&tag).is_some_and(|waiting| waiting.caller.is_none())
+        };
+        if self.waiting().as_ref().is_some_and(is_own)
+            && let Some(waiting) = self.strike(tag)
+        {
+            let failure = Failure::new(FailureKind::Gone, Ran::Perhaps, "the server ended it");
+            let _ = waiting.events.send(CallEvent::Failed(failure));
+        }
     }
 
     fn progress(&self, params: Option<&RawValue>) {

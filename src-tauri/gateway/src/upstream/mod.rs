@@ -19,7 +19,7 @@ mod story;
 pub mod wire;
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU16, Ordering},
@@ -130,6 +130,11 @@ pub struct Upstream {
     link: LinkSlot,
     lists: [List; 4],
     starts: Mutex<VecDeque<Instant>>,
+    /// The lists that a fresh link refused too, and with which error: that one replaces no link
+    /// again. `None` is an answer without a list.
+    refused: Mutex<HashMap<CapabilityType, Option<i64>>>,
+    /// Cancelled when the last link that was evicted has ended.
+    farewell: Mutex<CancellationToken>,
     log_level: Mutex<Option<LogLevel>>,
     /// Somebody wants it now.
     nudge: Notify,
@@ -141,6 +146,9 @@ impl Upstream {
     /// Nothing is started yet.
     pub fn new(parts: Parts) -> Arc<Self> {
         let state = if parts.definition.enabled { State::Idle } else { State::Disabled };
+        // There is nothing to wait for yet.
+        let farewell = CancellationToken::new();
+        farewell.cancel();
         Arc::new(Self {
             id: parts.id,
             name: parts.definition.name.clone(),
@@ -161,6 +169,8 @@ impl Upstream {
             link: LinkSlot::default(),
             lists: Default::default(),
             starts: Mutex::default(),
+            refused: Mutex::default(),
+            farewell: Mutex::new(farewell),
             log_level: Mutex::default(),
             nudge: Notify::new(),
             ended: CancellationToken::new(),
@@ -197,6 +207,7 @@ impl Upstream {
 
     /// New settings hold from the next request on; the link stays.
     pub fn redefine(&self, definition: Definition) {
+        lock(&self.refused).clear();
         *lock(&self.definition) = Arc::new(definition);
     }
 
@@ -369,11 +380,24 @@ impl Upstream {
             era: hello.era,
             legacy_ttl: self.definition().settings.legacy_ttl,
         };
-        let pages = ask::walk(self, reader).await?;
+        let pages = ask::walk(self, &reader).await?;
         Ok(Arc::new(pages.map_or_else(
             || Catalogue::empty(kind),
             |pages: Pages| pages.into_catalogue(self.clock.now()),
         )))
+    }
+
+    /// Whether a fresh link has refused this list in the same way.
+    fn is_known_refusal(&self, kind: CapabilityType, code: Option<i64>) -> bool {
+        lock(&self.refused).get(&kind) == Some(&code)
+    }
+
+    fn remember_refusal(&self, kind: CapabilityType, code: Option<i64>) {
+        lock(&self.refused).insert(kind, code);
+    }
+
+    fn forget_refusal(&self, kind: CapabilityType) {
+        lock(&self.refused).remove(&kind);
     }
 
     fn degraded(&self, kind: CapabilityType, fault: &Fault) {
