@@ -61,12 +61,6 @@ impl Case {
     async fn state(&self) -> Result<String> {
         Ok(self.traygate.upstream("fake").await?.state.word().to_owned())
     }
-
-    /// Ends the freshness of everything, and reads one list as an app does.
-    async fn list_anew(&self, kind: CapabilityType) -> Result<Answer> {
-        self.traygate.set("fake", "legacy_ttl", "0").await?;
-        self.app.request(kind.list_method(), json!({})).await
-    }
 }
 
 const HARMLESS: [&str; 3] = ["resources/read", "prompts/get", "completion/complete"];
