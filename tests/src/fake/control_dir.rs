@@ -30,7 +30,7 @@ pub struct Arm {
     /// How often; 0 is for ever.
     #[serde(default = "once")]
     pub times: u32,
-    /// For `slow`.
+    /// For `slow` and `cut`.
     #[serde(default)]
     pub ms: u64,
     /// For `error` the JSON-RPC code, for `http-status` the status.
@@ -69,8 +69,10 @@ pub enum Failure {
     Slow,
     /// HTTP: this status, with `text` and `retry_after`; nothing runs.
     HttpStatus,
-    /// The request runs, then its connection is cut; the process lives, except on stdio.
+    /// The request runs, then after `ms` its connection is cut; the process lives, except on stdio.
     Cut,
+    /// The same before it runs.
+    CutAtOnce,
 }
 
 impl Arm {

@@ -227,9 +227,13 @@ impl Fake {
             Ok(served) => self.result_of(message, method, served, caller).await,
             Err(refusal) => Err(refusal),
         };
+        let ms = arm.as_ref().map_or(0, |arm| arm.ms);
         let then = match arm.map(|arm| arm.what) {
             Some(Failure::DieBeforeAnswer) => self.die(9),
-            Some(Failure::Cut) => return Out::Cut,
+            Some(Failure::Cut) => {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+                return Out::Cut;
+            }
             Some(Failure::DieAfterAnswer) => After::Die,
             _ => After::Live,
         };
@@ -263,6 +267,10 @@ impl Fake {
             Failure::Slow => {
                 tokio::time::sleep(Duration::from_millis(arm.ms)).await;
                 None
+            }
+            Failure::CutAtOnce => {
+                tokio::time::sleep(Duration::from_millis(arm.ms)).await;
+                Some(Out::Cut)
             }
             Failure::HttpStatus => Some(Out::Refused(arm.clone())),
             Failure::DieBeforeAnswer | Failure::DieAfterAnswer | Failure::Cut => None,

@@ -16,15 +16,15 @@ use traygate_tests::{
 use crate::{app, code_of, host_with};
 
 /// One upstream of some kind behind a host, with an app.
-struct Case {
-    traygate: Traygate,
-    fake: Fake,
-    app: App,
+pub struct Case {
+    pub traygate: Traygate,
+    pub fake: Fake,
+    pub app: App,
 }
 
 impl Case {
     /// Everything has been read once, so that what follows is the first thing on a quiet link.
-    async fn new(options: FakeOptions) -> Result<Self> {
+    pub async fn new(options: FakeOptions) -> Result<Self> {
         let (traygate, fake, token) = host_with("fake", options).await?;
         let app = app(&traygate, AppEra::Legacy, &token).await?;
         for kind in CapabilityType::ALL {
@@ -34,19 +34,19 @@ impl Case {
     }
 
     /// How many links were made: one handshake each.
-    fn links(&self) -> Result<usize> {
+    pub fn links(&self) -> Result<usize> {
         self.fake.count(match self.fake.options.era {
             FakeEra::Modern => "server/discover",
             _ => "initialize",
         })
     }
 
-    async fn read(&self) -> Result<Answer> {
+    pub async fn read(&self) -> Result<Answer> {
         self.app.request("resources/read", json!({"uri": "fake://fake/text"})).await
     }
 
     /// One request of each sort that is no call.
-    async fn harmless(&self, method: &str) -> Result<Answer> {
+    pub async fn harmless(&self, method: &str) -> Result<Answer> {
         let params = match method {
             "resources/read" => json!({"uri": "fake://fake/text"}),
             "prompts/get" => json!({"name": "fake__greet", "arguments": {"name": "ada"}}),
@@ -58,7 +58,7 @@ impl Case {
         self.app.request(method, params).await
     }
 
-    async fn state(&self) -> Result<String> {
+    pub async fn state(&self) -> Result<String> {
         Ok(self.traygate.upstream("fake").await?.state.word().to_owned())
     }
 }
@@ -71,11 +71,11 @@ fn over_http() -> Vec<FakeOptions> {
     all
 }
 
-fn described(options: &FakeOptions) -> String {
+pub fn described(options: &FakeOptions) -> String {
     format!("{:?} {:?}", options.transport, options.era)
 }
 
-fn unavailable(answer: Answer) -> Result<()> {
+pub fn unavailable(answer: Answer) -> Result<()> {
     let told = code_of(answer);
     ensure!(told["code"] == "UPSTREAM_UNAVAILABLE", "{told}");
     ensure!(told["retryable"] == true, "{told}");

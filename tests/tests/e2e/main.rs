@@ -4,6 +4,7 @@
 mod calls;
 mod choices;
 mod command_line;
+mod endurance;
 mod every_transport;
 mod fixture;
 mod healing;
@@ -12,6 +13,7 @@ mod journal;
 mod names;
 mod outages;
 mod real;
+mod renewal;
 mod secrecy;
 mod security;
 

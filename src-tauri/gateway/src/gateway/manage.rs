@@ -234,6 +234,7 @@ impl Gateway {
         let upstream = self.named(name)?;
         must_be_enabled(&upstream)?;
         upstream.forgive();
+        upstream.wake().await?;
         upstream.invalidate(&CapabilityType::ALL, "its user asked for a fresh list");
         for kind in CapabilityType::ALL {
             read_now(&upstream, kind).await?;

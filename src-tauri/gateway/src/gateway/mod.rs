@@ -21,6 +21,7 @@ mod snapshot;
 mod transfer;
 mod trial;
 pub mod uri;
+mod wake;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -35,7 +36,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
-use self::{announce::Listeners, journal::Retention, record::Recorder};
+use self::{announce::Listeners, journal::Retention, record::Recorder, wake::Vigil};
 pub use self::{
     apps::{Activity, Apps, new_token},
     asker::{Asker, View},
@@ -91,8 +92,9 @@ pub struct Gateway {
     upstreams: RwLock<Vec<Arc<Upstream>>>,
     pause: Mutex<Option<Pause>>,
     handed_out: Mutex<HandedOut>,
-    client: reqwest::Client,
+    sockets: Arc<wire::http::Sockets>,
     clock: Clock,
+    vigil: Vigil,
     /// Shared with the upstreams, which shorten names by it.
     name_limit: Arc<AtomicU16>,
     events: mpsc::UnboundedSender<Told>,
@@ -130,8 +132,9 @@ impl Gateway {
             settings: RwLock::new(Arc::new(settings)),
             upstreams: RwLock::default(),
             handed_out: Mutex::default(),
-            client: wire::http::client()?,
+            sockets: wire::http::Sockets::open()?,
             clock: Clock::default(),
+            vigil: Vigil::new(Clock::default()),
             events,
             revision: watch::Sender::new(1),
             recorder: Arc::new(Recorder::open(store.clone(), retention).await?),
@@ -152,6 +155,7 @@ impl Gateway {
         gateway.upstreams_mut(|list| list.clone_from(&upstreams));
         gateway.tasks.spawn(Arc::clone(&gateway).hear(told));
         gateway.tasks.spawn(Arc::clone(&gateway).announce());
+        gateway.tasks.spawn(Arc::clone(&gateway).keep_vigil());
         // Before the first fact.
         let facts = gateway.facts();
         gateway.tasks.spawn(Arc::clone(&gateway).tell_people(facts));
@@ -247,7 +251,7 @@ impl Gateway {
             id,
             definition,
             era,
-            dialler: Dialler { client: self.client.clone(), bounds, log },
+            dialler: Dialler { sockets: Arc::clone(&self.sockets), bounds, log },
             clock: self.clock.clone(),
             name_limit: Arc::clone(&self.name_limit),
             events: self.events.clone(),

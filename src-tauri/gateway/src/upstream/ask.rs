@@ -87,6 +87,9 @@ pub struct Asking {
 /// Makes a request.
 pub async fn ask(upstream: &Arc<Upstream>, asked: Asked) -> Result<Asking, Fault> {
     let mut retried = false;
+    if asked.caller.is_some() {
+        upstream.used();
+    }
     let (link, call) = begin(upstream, &asked, &mut retried).await?;
     let now = Instant::now();
     Ok(Asking {
@@ -203,6 +206,8 @@ async fn begin(
             .map_err(|failure| upstream.faulted(&failure))?;
         match link.begin(asked.request()).await {
             Ok(call) => return Ok((link, call)),
+            // It was replaced between being handed out and being used.
+            Err(_) if link.is_retired() => {}
             Err(failure) => recover(upstream, &link, &failure, asked.nature, retried).await?,
         }
     }
@@ -229,8 +234,7 @@ async fn recover(
         FailureKind::Bound | FailureKind::Busy { .. } => return Err(upstream.faulted(failure)),
         _ => {}
     }
-    upstream.note_failure(failure);
-    upstream.evict(link);
+    upstream.died(link, failure);
     if nature == Nature::Call && failure.ran == Ran::Perhaps {
         return Err(outcome_unknown(upstream, failure));
     }
@@ -406,6 +410,12 @@ pub async fn listen(upstream: &Arc<Upstream>, link: &Arc<Link>) {
             Ok(call) => match call.answer().await {
                 // It doesn't offer them; its lists live by their `ttlMs` alone.
                 Ok(Err(error)) if code_of(&error) == Some(METHOD_NOT_FOUND) => return,
+                // Nobody listens at its address any more.
+                Err(failure)
+                    if failure.kind == FailureKind::Gone && failure.ran == Ran::CertainlyNot =>
+                {
+                    return upstream.died(link, &failure);
+                }
                 ended => debug!(upstream = %upstream.name, ok = ended.is_ok(), "its notices ended"),
             },
             Err(failure) => {

@@ -46,7 +46,7 @@ pub type Connected = (Arc<Link>, mpsc::UnboundedReceiver<News>);
 /// What every connection of one upstream shares.
 #[derive(Clone)]
 pub struct Dialler {
-    pub client: reqwest::Client,
+    pub sockets: Arc<wire::http::Sockets>,
     pub bounds: Bounds,
     pub log: Arc<UpstreamLog>,
 }
@@ -238,7 +238,7 @@ impl Dialler {
         let (wire, events) = wire::sse::connect(
             target.url.clone(),
             target.headers.clone(),
-            self.client.clone(),
+            Arc::clone(&self.sockets),
             &self.log,
             self.bounds,
         )
@@ -257,7 +257,7 @@ impl Dialler {
         let (wire, events): (Arc<dyn Wire>, Events) = wire::http::connect(
             target.url.clone(),
             target.headers.clone(),
-            self.client.clone(),
+            Arc::clone(&self.sockets),
             &self.log,
             self.bounds,
         );

@@ -50,9 +50,16 @@ impl Upstream {
         self.link.get(&self.tasks, move || upstream.dial()).await
     }
 
-    /// Drops this very link, unless a newer one has already taken its place.
-    pub fn evict(&self, dead: &Arc<Link>) {
-        if self.link.forget(dead) {
+    /// This very link is dead: it is dropped and its end told, unless that was done already.
+    pub fn died(&self, link: &Arc<Link>, failure: &Failure) {
+        if self.evict(link) {
+            self.lost(failure, Some(link));
+        }
+    }
+
+    fn evict(&self, dead: &Arc<Link>) -> bool {
+        let is_current = self.link.forget(dead);
+        if is_current {
             // Another link may answer where this one refused.
             lock(&self.refused).clear();
             let (dead, farewell) = (Arc::clone(dead), CancellationToken::new());
@@ -62,6 +69,7 @@ impl Upstream {
                 farewell.cancel();
             });
         }
+        is_current
     }
 
     /// Drops a link that lives but is of no use for a list; what runs on it may end first.
@@ -174,11 +182,7 @@ impl Upstream {
                 }
                 News::ResourceUpdated(uri) => self.tell(UpstreamEvent::ResourceUpdated(uri)),
                 News::Closed(failure) => {
-                    self.evict(link);
-                    // The end of one that was replaced on purpose says nothing of the other.
-                    if !link.is_retired() {
-                        self.lost(&failure, Some(link));
-                    }
+                    self.died(link, &failure);
                     return;
                 }
             }
@@ -211,7 +215,13 @@ impl Upstream {
         loop {
             if let Ok(link) = self.link().await {
                 let born = Instant::now();
-                link.gone().await;
+                tokio::select! {
+                    () = link.gone() => {}
+                    () = self.idled(&link) => {
+                        self.rest(&link).await;
+                        self.until_wanted().await;
+                    }
+                }
                 if link.is_retired() {
                     continue;
                 }

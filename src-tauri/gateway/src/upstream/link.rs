@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, Weak,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -148,6 +148,7 @@ pub struct Link {
     idle: Notify,
     /// Requests that timed out since anything was received.
     unanswered: AtomicU32,
+    refuses_pings: AtomicBool,
     death: OnceLock<Failure>,
 }
 
@@ -172,6 +173,7 @@ impl Link {
             retired: CancellationToken::new(),
             idle: Notify::new(),
             unanswered: AtomicU32::new(0),
+            refuses_pings: AtomicBool::new(false),
             death: OnceLock::new(),
         });
         // Weak: the reader must not keep a link alive that nobody holds. It ends with the wire.
@@ -237,6 +239,20 @@ impl Link {
         self.waiting().as_ref().is_some_and(|waiting| !waiting.is_empty())
     }
 
+    /// Whether any request of an app is under way.
+    pub fn has_callers(&self) -> bool {
+        let has_caller = |waiting: &Waiting| waiting.caller.is_some();
+        self.waiting().as_ref().is_some_and(|waiting| waiting.values().any(has_caller))
+    }
+
+    pub fn refuses_pings(&self) -> bool {
+        self.refuses_pings.load(Ordering::Relaxed)
+    }
+
+    pub fn ping_no_more(&self) {
+        self.refuses_pings.store(true, Ordering::Relaxed);
+    }
+
     /// A request timed out. How many did in a row, with nothing received between them.
     pub fn missed(&self) -> u32 {
         self.unanswered.fetch_add(1, Ordering::Relaxed) + 1
@@ -272,6 +288,12 @@ impl Link {
             Some(waiting) => waiting.insert(tag, Waiting { events: sender, caller }),
             None => return Err(self.obituary(Ran::CertainlyNot)),
         };
+        // Only now: whoever waits for the end of all requests has seen this one or retired before.
+        if self.is_retired() {
+            self.strike(tag);
+            let reason = "another connection has taken its place";
+            return Err(Failure::in_own_words(FailureKind::Gone, Ran::CertainlyNot, reason));
+        }
         // From here on dropping `call` tidies up.
         let mut call = Call { link: Arc::clone(self), tag, events, over: false };
         let message = outgoing(tag, &request, modern);

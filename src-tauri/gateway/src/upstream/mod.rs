@@ -16,6 +16,7 @@ pub mod process;
 mod repair;
 mod slot;
 mod story;
+mod verify;
 pub mod wire;
 
 use std::{
@@ -130,6 +131,8 @@ pub struct Upstream {
     link: LinkSlot,
     lists: [List; 4],
     starts: Mutex<VecDeque<Instant>>,
+    /// When an app last used it.
+    used: Mutex<Instant>,
     /// The lists that a fresh link refused too, and with which error: that one replaces no link
     /// again. `None` is an answer without a list.
     refused: Mutex<HashMap<CapabilityType, Option<i64>>>,
@@ -169,6 +172,7 @@ impl Upstream {
             link: LinkSlot::default(),
             lists: Default::default(),
             starts: Mutex::default(),
+            used: Mutex::new(Instant::now()),
             refused: Mutex::default(),
             farewell: Mutex::new(farewell),
             log_level: Mutex::default(),
@@ -310,8 +314,28 @@ impl Upstream {
         }
     }
 
-    /// The fresh catalogue, or the read that all askers share.
+    /// An app uses it now.
+    fn used(&self) {
+        *lock(&self.used) = Instant::now();
+    }
+
+    fn unused_for(&self) -> Duration {
+        lock(&self.used).elapsed()
+    }
+
+    /// Brings it up, if it isn't.
+    pub async fn wake(self: &Arc<Self>) -> Result<(), Fault> {
+        self.link().await.map(drop).map_err(|failure| self.faulted(&failure))
+    }
+
+    /// The fresh catalogue, or the read that all askers share. A program that rests isn't started
+    /// for a list: what was last read stays.
     pub fn find(self: &Arc<Self>, kind: CapabilityType) -> Found {
+        if self.is_resting()
+            && let Some(catalogue) = self.last_good(kind)
+        {
+            return Found::Fresh(catalogue);
+        }
         self.list(kind).find(&self.clock, |number| self.begin_reading(kind, number))
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::wire::Failure;
+use super::wire::{Failure, FailureKind};
 use crate::{api::State, clock::Moment, events::Fact};
 
 /// What fails within this time of another failure fails because of it: a link that is given up
@@ -14,10 +14,18 @@ const CONSEQUENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub struct Story {
     /// What the failure behind the next state may be called in the journal, and when it came.
-    because: Option<(Moment, String)>,
+    because: Option<Cause>,
     outage: Option<Outage>,
     /// The user wanted a new link, so the old one's end is no loss.
     expected: bool,
+}
+
+#[derive(Debug)]
+struct Cause {
+    at: Moment,
+    words: String,
+    /// The server has only forgotten its session.
+    session: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +36,8 @@ struct Outage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
+    /// Only the session was forgotten; nobody has to hear of it.
+    Session,
     /// The link died; whether a fresh one can be had isn't known yet.
     Lost,
     /// A fresh one could not be had.
@@ -38,9 +48,10 @@ impl Story {
     /// Why the state that follows is what it is. Whether it isn't just what another failure led to.
     pub fn failed(&mut self, now: Moment, failure: &Failure) -> bool {
         let caused = |at: Moment| at.until(now) < CONSEQUENCE;
-        let first = !self.because.as_ref().is_some_and(|(at, _)| caused(*at));
+        let first = !self.because.as_ref().is_some_and(|cause| caused(cause.at));
         if first {
-            self.because = Some((now, failure.plainly()));
+            let session = failure.kind == FailureKind::SessionLost;
+            self.because = Some(Cause { at: now, words: failure.plainly(), session });
         }
         first
     }
@@ -78,6 +89,7 @@ impl Story {
         let outage = self.outage.take()?;
         let after_ms = outage.since.until(now).as_millis() as u64;
         Some(match outage.depth {
+            Depth::Session => Fact::SessionRenewed,
             Depth::Lost => Fact::Healed { after_ms },
             Depth::Down => Fact::Recovered { after_ms },
         })
@@ -91,13 +103,15 @@ impl Story {
         if self.expected {
             return None;
         }
+        let session = self.because.as_ref().is_some_and(|cause| cause.session);
         let because = self.because();
         // A link that dies before it proved itself goes on with the outage that it was to end.
         if self.outage.is_some() {
             return None;
         }
-        self.outage = Some(Outage { since: now, depth: Depth::Lost });
-        Some(Fact::Lost { because })
+        let depth = if session { Depth::Session } else { Depth::Lost };
+        self.outage = Some(Outage { since: now, depth });
+        (depth == Depth::Lost).then_some(Fact::Lost { because })
     }
 
     fn down(&mut self, now: Moment, new: &State) -> Option<Fact> {
@@ -116,7 +130,7 @@ impl Story {
     }
 
     fn because(&mut self) -> String {
-        let because = self.because.take().map(|(_, words)| words);
+        let because = self.because.take().map(|cause| cause.words);
         because.unwrap_or_else(|| "the connection was lost".to_owned())
     }
 }
@@ -193,6 +207,17 @@ mod tests {
         told.later(20);
         assert_eq!(told.story.proved(told.now), Some(Fact::Healed { after_ms: 320 }));
         assert_eq!(told.story.proved(told.now), None, "once");
+    }
+
+    #[test]
+    fn a_forgotten_session_is_only_renewed() {
+        let mut told = Told::new();
+        told.up();
+        let forgotten = Failure::new(FailureKind::SessionLost, Ran::CertainlyNot, "not known");
+        told.story.failed(told.now, &forgotten);
+        assert_eq!(told.to(State::Connecting), None, "nothing is lost");
+        assert_eq!(told.to(State::Ready), None);
+        assert_eq!(told.story.proved(told.now), Some(Fact::SessionRenewed));
     }
 
     #[test]
