@@ -39,6 +39,10 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(watched) = traygate_gateway::upstream::process::run_if_asked(std::env::args_os()) {
+        return watched;
+    }
     let arguments = Arguments::parse();
     log_to_stderr();
     match run(&arguments) {

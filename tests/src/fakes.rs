@@ -234,7 +234,12 @@ impl Fake {
     pub fn set_list(&self, member: &str, items: &[Value]) -> Result<()> {
         let items: Vec<Box<RawValue>> =
             items.iter().map(serde_json::value::to_raw_value).collect::<Result<_, _>>()?;
-        Ok(self.dir.set_list(member, &items)?)
+        self.set_raw_list(member, &items)
+    }
+
+    /// The same, byte for byte.
+    pub fn set_raw_list(&self, member: &str, items: &[Box<RawValue>]) -> Result<()> {
+        Ok(self.dir.set_list(member, items)?)
     }
 
     /// Sends `list_changed` of `tools`, `prompts` or `resources`, or updated of a URI, to all who

@@ -93,3 +93,17 @@ pub fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 pub fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
+
+/// The processes whose command line holds all of these words.
+pub fn running(words: &[&str]) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| *pid != std::process::id() && is_running(*pid))
+        .filter(|pid| {
+            let line = command_line(*pid);
+            words.iter().all(|word| line.contains(word))
+        })
+        .collect()
+}

@@ -26,6 +26,8 @@ export interface UpstreamView {
   server: string | null;
   state: State;
   since: number;
+  /** While it is connecting: what its program last said, or what it waits for. */
+  progress?: string;
   catalogues: CatalogueView[];
   settings: UpstreamSettings;
 }

@@ -23,6 +23,10 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(watched) = traygate_gateway::upstream::process::run_if_asked(std::env::args_os()) {
+        return watched;
+    }
     let cli = arguments::Cli::parse_from(snippet::from_arguments(std::env::args_os()));
     let json = cli.json;
     match commands::run(cli) {

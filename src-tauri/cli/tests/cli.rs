@@ -135,9 +135,15 @@ fn settings() -> Value {
         "call_idle_timeout": 300, "call_total_timeout": 3600, "notifications": true, "idle_stop": 0})
 }
 
+/// Milliseconds of Unix time, so long before now.
+fn ago(milliseconds: i64) -> i64 {
+    jiff::Timestamp::now().as_millisecond() - milliseconds
+}
+
 fn files() -> Value {
     json!({"name": "files", "enabled": true, "reached_by": "npx -y files", "transport_kind": "stdio", "era": "modern",
-        "protocol_version": "2026-07-28", "server": "files 1.0", "state": {"state": "ready"}, "since": 0,
+        "protocol_version": "2026-07-28", "server": "files 1.0", "state": {"state": "ready"}, "since": ago(150_000),
+        "heals": 2, "last_error": {"at": ago(150_000), "reason": "it exited\u{1b}[2J with code 1"},
         "catalogues": [{"type": "tool", "freshness": {"is": "fresh", "until": null}, "total": 2, "on": 1, "warnings": ["one is bad"]}],
         "settings": settings()})
 }
@@ -146,6 +152,7 @@ fn broken() -> Value {
     let mut view = files();
     view["name"] = "broken".into();
     view["catalogues"] = json!([]);
+    view["heals"] = json!(0);
     view["state"] =
         json!({"state": "unavailable", "reason": "it exited at once", "next_try": null});
     view
@@ -287,9 +294,10 @@ async fn lists_are_aligned_and_say_states_in_words() {
     let (text, _) = control.ok(&["list"]).await;
     assert_eq!(
         text,
-        "NAME    STATE        TOOLS  RESOURCES  TEMPLATES  PROMPTS  REACHED BY\n\
-         files   ready        1/2    -          -          -        npx -y files\n\
-         broken  unavailable  -      -          -          -        npx -y files\n\
+        "NAME    STATE        SINCE      TOOLS  RESOURCES  TEMPLATES  PROMPTS  REACHED BY\n\
+         files   ready        2 min ago  1/2    -          -          -        npx -y files\n\
+         broken  unavailable  2 min ago  -      -          -          -        npx -y files\n\
+         files: healed twice in the last 24 h; last error 2 min ago: it exited with code 1\n\
          broken: unavailable (it exited at once)\n"
     );
     let (text, _) = control.ok(&["show", "files", "--live"]).await;
@@ -306,7 +314,7 @@ async fn lists_are_aligned_and_say_states_in_words() {
     let (text, _) = control.ok(&["status"]).await;
     assert!(text.contains("endpoint  http://127.0.0.1:1/mcp\n"), "{text}");
     assert!(
-        text.contains("claude  never      claude-code 2  legacy 2025-11-25  12     yes\n"),
+        text.contains("claude  never      claude-code 2  legacy 2025-11-25  12     -       yes\n"),
         "{text}"
     );
     let (text, _) = control.ok(&["logs", "files"]).await;

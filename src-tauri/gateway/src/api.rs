@@ -46,6 +46,9 @@ pub struct UpstreamView {
     pub state: State,
     /// Since when it is in this state.
     pub since: i64,
+    /// While it is connecting: what its program last said on standard error, or what it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
     /// What went wrong last, however well it is now.
     #[serde(default)]
     pub last_error: Option<LastError>,

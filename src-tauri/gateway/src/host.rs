@@ -1,9 +1,8 @@
 //! A running Traygate: the gateway behind its port, one per data directory.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
-    io::{self, Write as _},
-    path::Path,
+    fs::{File, TryLockError},
+    io,
     sync::Arc,
     time::Duration,
 };
@@ -27,15 +26,16 @@ use crate::{
     events::By,
     gateway::{Gateway, NotOpened, Place, manage::Refused, new_token},
     paths::Paths,
-    port,
+    port, private,
     settings::Settings,
     store::{OpenError, Store, StoreError},
+    upstream::process::{Children, Watch},
 };
 
 /// How long open connections may take to end.
-const DRAIN: Duration = Duration::from_secs(2);
-/// How long the whole end may take.
-const FAREWELL: Duration = Duration::from_secs(12);
+const DRAIN: Duration = Duration::from_millis(1_500);
+/// How long the upstreams may take to end; whoever is left then is ended by the watcher.
+const FAREWELL: Duration = Duration::from_secs(3);
 
 /// How to host.
 #[derive(Clone, Debug)]
@@ -91,6 +91,7 @@ pub struct Host {
     paths: Paths,
     shutdown: Arc<Notify>,
     server: JoinHandle<io::Result<()>>,
+    watch: Watch,
     /// Held for as long as this host runs; the system lets go of it even after a crash.
     _lock: File,
 }
@@ -105,7 +106,10 @@ impl Host {
         // Before any upstream is started: a host without its port starts nothing.
         let listener = bind(port.unwrap_or(settings.port)).await?;
         let port = listener.local_addr()?.port();
-        let gateway = Gateway::open(store, port).await?;
+        end_left_behind(&paths).await;
+        let children = Children::new();
+        let watch = children.watch(&paths.data).await;
+        let gateway = Gateway::open(store, port, children).await?;
 
         let token = new_token("");
         let place = Arc::new(Place {
@@ -132,12 +136,12 @@ impl Host {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: kind.to_owned(),
         };
-        write_private(
+        private::write(
             &paths.run_file(),
             &serde_json::to_vec_pretty(&run_file).unwrap_or_default(),
         )?;
         info!(endpoint = %place.endpoint, "ready");
-        Ok(Self { gateway, place, port, paths, shutdown, server, _lock: lock })
+        Ok(Self { gateway, place, port, paths, shutdown, server, watch, _lock: lock })
     }
 
     pub fn endpoint(&self) -> &str {
@@ -179,14 +183,17 @@ impl Host {
     /// The orderly end: no connection, no process and no run file is left.
     pub async fn stop(self) {
         self.gateway.ended().cancel();
-        if timeout(FAREWELL, self.gateway.close()).await.is_err() {
+        let mut server = self.server;
+        let drain = async {
+            if timeout(DRAIN, &mut server).await.is_err() {
+                server.abort();
+            }
+        };
+        let (closed, ()) = tokio::join!(timeout(FAREWELL, self.gateway.close()), drain);
+        if closed.is_err() {
             warn!("some upstreams did not end in time");
         }
-        let server = self.server;
-        let abort = server.abort_handle();
-        if timeout(DRAIN, server).await.is_err() {
-            abort.abort();
-        }
+        self.watch.end().await;
         let _ = std::fs::remove_file(self.paths.run_file());
     }
 }
@@ -214,8 +221,22 @@ fn routes(
         .layer(from_fn_with_state(guard, guard::same_machine))
 }
 
+/// Before anything new is started: two of the same server fight for files and ports.
+#[cfg(unix)]
+async fn end_left_behind(paths: &Paths) {
+    let data = paths.data.clone();
+    let end = move || crate::upstream::process::end_left_behind(&data);
+    if let Ok(count @ 1..) = tokio::task::spawn_blocking(end).await {
+        warn!(count, "ended programs that an earlier Traygate had left behind");
+    }
+}
+
+/// The system has ended them with their host.
+#[cfg(not(unix))]
+async fn end_left_behind(_paths: &Paths) {}
+
 fn lock(paths: &Paths) -> Result<File, HostError> {
-    let lock = private().truncate(false).open(paths.lock())?;
+    let lock = private::options().truncate(false).open(paths.lock())?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => {
@@ -239,25 +260,4 @@ async fn bind(port: u16) -> Result<TcpListener, HostError> {
         io::ErrorKind::AddrInUse => HostError::PortTaken { port, holder: port::holder(port) },
         _ => HostError::Port { port, source },
     })
-}
-
-/// For files that only this user may read, from the first byte.
-fn private() -> OpenOptions {
-    let mut options = File::options();
-    options.write(true).create(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        options.mode(0o600);
-    }
-    options
-}
-
-/// Written beside and moved into place, so that nobody reads half of it.
-fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension(format!("{}.new", std::process::id()));
-    let mut file = private().truncate(true).open(&beside)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    std::fs::rename(&beside, path)
 }

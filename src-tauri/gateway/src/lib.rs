@@ -25,6 +25,7 @@ pub mod nearest;
 pub mod paths;
 mod port;
 pub mod preferences;
+mod private;
 pub mod settings;
 pub mod snippet;
 pub mod store;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    message::{Message, Refusal},
+    message::{Message, Refusal, tree},
     options::FakeTransport,
     server::{Caller, Fake, Served},
 };
@@ -31,7 +31,7 @@ pub fn parse(fake: &Fake, text: &str) -> Result<Message, Refusal> {
     if raw.get().starts_with('[') {
         return Err(broken("a batch", -32600));
     }
-    let value: Value = serde_json::from_str(text).unwrap_or_default();
+    let value = tree(text);
     if value["jsonrpc"] != "2.0" {
         return Err(broken("jsonrpc isn't 2.0", -32600));
     }

@@ -36,7 +36,7 @@ pub const CANARIES: [&str; 4] =
 pub const RPC_ERROR_DATA: &str = r#"{"zeta":18446744073709551616,"alpha":"kept"}"#;
 
 /// The tools that every fake has, by their own names.
-pub const TOOLS: [&str; 19] = [
+pub const TOOLS: [&str; 20] = [
     "echo",
     "add",
     "rich",
@@ -56,6 +56,7 @@ pub const TOOLS: [&str; 19] = [
     "end-session",
     "link",
     "large",
+    "say",
 ];
 
 fn raw(value: &Value) -> Box<RawValue> {

@@ -23,10 +23,7 @@ fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Box<RawVa
 impl Message {
     /// The params, for looking into.
     pub fn params(&self) -> Value {
-        self.params
-            .as_deref()
-            .and_then(|params| serde_json::from_str(params.get()).ok())
-            .unwrap_or_default()
+        self.params.as_deref().map(|params| tree(params.get())).unwrap_or_default()
     }
 
     /// The text of one member of the params, as it came.
@@ -35,6 +32,28 @@ impl Message {
         let mut members: std::collections::HashMap<String, Box<RawValue>> =
             serde_json::from_str(params.get()).ok()?;
         members.remove(name)
+    }
+}
+
+/// As much of a JSON text as fits a tree, for looking into: members that are too deep, or hold
+/// numbers or texts that a tree can't, are null.
+pub fn tree(text: &str) -> Value {
+    // A message, its params, their `_meta`, and what stands in there.
+    part(text, 4)
+}
+
+fn part(text: &str, levels: usize) -> Value {
+    if let Ok(value) = serde_json::from_str(text) {
+        return value;
+    }
+    let members = serde_json::from_str::<std::collections::HashMap<String, Box<RawValue>>>(text);
+    match members {
+        Ok(members) if levels > 0 => members
+            .into_iter()
+            .map(|(key, value)| (key, part(value.get(), levels - 1)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        _ => Value::Null,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the tools do.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{collections::HashMap, sync::atomic::Ordering, time::Duration};
 
 use serde_json::{Value, json, value::RawValue};
 
@@ -106,7 +106,27 @@ impl ToolCall<'_> {
                 let bytes = self.number("bytes").unwrap_or(1024);
                 Ok(self.text(&"x".repeat(bytes as usize)))
             }
+            "say" => self.say(),
             _ => Ok(self.echo()),
+        }
+    }
+
+    /// What it is told to say, to the byte: a `result`, or an error with this `error` as its data.
+    /// Where progress is wanted, `progress` stands in a notification before it.
+    fn say(&self) -> Result<String, Refusal> {
+        let told: HashMap<String, Box<RawValue>> =
+            serde_json::from_str(self.arguments.get()).unwrap_or_default();
+        let token = self.params["_meta"].get("progressToken");
+        if let (Some(token), Some(progress)) = (token, told.get("progress")) {
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1,"x-unknown":{progress}}}}}"#
+            );
+            self.fake.send(self.caller, text);
+        }
+        match (told.get("result"), told.get("error")) {
+            (Some(result), _) => Ok(self.complete(result.get())),
+            (_, Some(data)) => Err(Refusal::new(4242, "as told").data(data.get())),
+            _ => Ok(self.failed("nothing to say")),
         }
     }
 

@@ -4,6 +4,12 @@
 //! has none. What the product promises is tested by its own fakes as well.
 
 mod catalogues;
+mod framing;
+mod healing;
+mod http;
 mod lifecycle;
+mod lists;
 mod people;
+mod programs;
 mod support;
+mod sweep;

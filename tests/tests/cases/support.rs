@@ -9,10 +9,18 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
+use traygate_gateway::definition::{Definition, Transport, UpstreamSettings};
 use traygate_tests::{App, AppEra, Traygate};
 
 /// A correct server must answer within this during every case.
 const ALWAYS: Duration = Duration::from_secs(1);
+
+/// Which of the scriptable servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    Stdio,
+    Http,
+}
 
 /// One case: the host, an app, and the correct upstream `ok0`.
 pub struct Case {
@@ -28,10 +36,57 @@ impl Case {
     pub async fn start() -> Result<Option<Self>> {
         let Some(case) = Self::unstarted()? else { return Ok(None) };
         let mut case = case;
-        case.traygate.serve().await?;
-        case.token = case.traygate.token("case").await?;
-        case.add("ok0", "ok").await?;
+        case.serve_with(&[]).await?;
         Ok(Some(case))
+    }
+
+    /// Starts the host with more in its environment, for a case that begins unstarted.
+    pub async fn serve_with(&mut self, env: &[(&str, &str)]) -> Result<()> {
+        self.traygate.serve_with(env).await?;
+        self.token = self.traygate.token("case").await?;
+        self.add("ok0", "ok").await
+    }
+
+    /// The program that misbehaves.
+    pub fn server(&self) -> PathBuf {
+        self.servers.join("badserver.py")
+    }
+
+    /// Adds this copy of `badserver.py` without a shell or a command line in between.
+    pub async fn add_definition(
+        &self,
+        name: &str,
+        server: &Path,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Result<()> {
+        let log = self.log(name).display().to_string();
+        let server = server.display().to_string();
+        let first = [server.as_str(), "--mode", "ok", "--log", &log];
+        let own = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let definition = Definition {
+            name: name.to_owned().try_into()?,
+            transport: Transport::Stdio {
+                command: "python3".to_owned(),
+                args: first.iter().chain(args).map(|arg| (*arg).to_owned()).collect(),
+                env: own(env),
+                cwd: None,
+            },
+            enabled: true,
+            settings: UpstreamSettings::default(),
+        };
+        self.traygate.add(&definition).await
+    }
+
+    /// How an upstream is reached now.
+    pub async fn transport(&self, name: &str) -> Result<Transport> {
+        let route = format!("/upstreams/{name}/definition");
+        let none = None::<&()>;
+        let definition: Definition =
+            self.traygate.control(reqwest::Method::GET, &route, none).await?;
+        Ok(definition.transport)
     }
 
     pub fn unstarted() -> Result<Option<Self>> {
@@ -59,7 +114,7 @@ impl Case {
     }
 
     pub async fn add_with(&self, name: &str, mode: &str, options: &[&str]) -> Result<()> {
-        let server = self.servers.join("badserver.py").display().to_string();
+        let server = self.server().display().to_string();
         let log = self.log(name).display().to_string();
         let mut args =
             vec!["add", name, "--no-test", "--", "python3", &server, "--mode", mode, "--log", &log];
@@ -67,10 +122,70 @@ impl Case {
         self.traygate.cli(&args).await?.ok().map(drop)
     }
 
+    /// An app that sees this upstream alone, under its own names.
+    pub async fn app_of(&self, era: AppEra, upstream: &str) -> Result<App> {
+        App::connect(era, &self.traygate.view(upstream), &self.token).await
+    }
+
     /// Starts `badhttp.py` in this mode and adds its address.
     pub async fn add_http(&mut self, name: &str, mode: &str) -> Result<()> {
         let url = self.http(mode, &["--log", &self.log(name).display().to_string()]).await?;
         self.traygate.cli(&["add", name, "--no-test", "--url", &url]).await?.ok().map(drop)
+    }
+
+    /// Every mode that a server has, also those that its help doesn't tell.
+    pub async fn modes(&self, server: Server) -> Result<Vec<String>> {
+        let module = match server {
+            Server::Stdio => "badserver",
+            Server::Http => "badhttp",
+        };
+        let list = format!("import {module}; print(*{module}.MODES)");
+        let output = tokio::process::Command::new("python3")
+            .args(["-B", "-c", &list])
+            .current_dir(&self.servers)
+            .output()
+            .await?;
+        let text = String::from_utf8(output.stdout)?;
+        Ok(text.split_whitespace().map(str::to_owned).collect())
+    }
+
+    pub async fn add_server(&mut self, server: Server, name: &str, mode: &str) -> Result<()> {
+        match server {
+            Server::Stdio => self.add(name, mode).await,
+            Server::Http => self.add_http(name, mode).await,
+        }
+    }
+
+    /// What the host holds of the machine's memory, in bytes.
+    pub fn memory(&self) -> Result<usize> {
+        self.status("VmRSS:")
+    }
+
+    /// The most that it ever held.
+    pub fn peak_memory(&self) -> Result<usize> {
+        self.status("VmHWM:")
+    }
+
+    fn status(&self, field: &str) -> Result<usize> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.traygate.pid()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let kib = line.and_then(|line| line.split_whitespace().next()).context("a size")?;
+        Ok(kib.parse::<usize>()? << 10)
+    }
+
+    /// Which part of a processor the host uses while this much time passes.
+    pub async fn busy(&self, time: Duration) -> Result<f64> {
+        let before = self.ticks()?;
+        tokio::time::sleep(time).await;
+        Ok((self.ticks()? - before) as f64 / 100.0 / time.as_secs_f64())
+    }
+
+    /// Processor time used so far, in hundredths of a second.
+    fn ticks(&self) -> Result<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.traygate.pid()))?;
+        let (_, fields) = stat.rsplit_once(')').context("a stat line")?;
+        let fields: Vec<_> = fields.split_whitespace().collect();
+        Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
     }
 
     /// Starts `badhttp.py` and returns its address.

@@ -6,8 +6,12 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{json, value::to_raw_value};
 use tokio::time::{Instant, advance, pause, resume, timeout};
 use traygate_gateway::{
-    api::Call, capability::CapabilityType, gateway::Gateway, names::UpstreamName, store::Store,
-    upstream::Upstream,
+    api::Call,
+    capability::CapabilityType,
+    gateway::Gateway,
+    names::UpstreamName,
+    store::Store,
+    upstream::{Upstream, process::Children},
 };
 use traygate_tests::{
     App, AppEra, Fake, FakeOptions, Traygate,
@@ -36,7 +40,7 @@ impl Inside {
         let mut definition = Traygate::unstarted()?.definition(&fake)?;
         definition.settings.idle_stop = idle_stop;
         store.add_upstream(&definition).await?;
-        let gateway = Gateway::open(store, 0).await?;
+        let gateway = Gateway::open(store, 0, Children::new()).await?;
         let name = UpstreamName::parse("fake")?;
         let upstream = gateway.upstream(&name).context("the upstream")?;
         upstream.catalogue(CapabilityType::Tool).await?;

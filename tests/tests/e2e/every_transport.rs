@@ -310,3 +310,28 @@ async fn many_tools_reach_an_app_whole() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn a_list_that_changes_between_two_pages_loses_and_repeats_nothing() -> Result<()> {
+    let options = FakeOptions::stdio(FakeEra::Legacy).with("--tools 20");
+    let (traygate, fake, token) = host_with("fake", options).await?;
+    traygate.cli(&["config", "list_page", "10"]).await?.ok()?;
+    let app = app(&traygate, AppEra::Modern, &token).await?;
+    let names = app.tools().await?;
+    let page = tree(&app.request("tools/list", json!({})).await?.result()?);
+    // What the first page ended with goes, and some that were before it.
+    let own = |name: &String| name.strip_prefix("fake__").map(|own| content::tool("", own));
+    let left: Vec<_> = names[..5].iter().chain(&names[11..]).filter_map(own).collect();
+    fake.set_raw_list("tools", &left)?;
+    traygate.cli(&["refresh", "fake"]).await?.ok()?;
+    let mut seen = Vec::new();
+    let mut cursor = page["nextCursor"].clone();
+    while !cursor.is_null() {
+        let page = tree(&app.request("tools/list", json!({"cursor": cursor})).await?.result()?);
+        let tools = page["tools"].as_array().into_iter().flatten();
+        seen.extend(tools.filter_map(|tool| tool["name"].as_str().map(str::to_owned)));
+        cursor = page["nextCursor"].clone();
+    }
+    assert_eq!(seen, names[11..]);
+    Ok(())
+}

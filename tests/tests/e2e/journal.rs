@@ -129,6 +129,22 @@ async fn an_outage_that_lasts_is_told_once_and_ends_when_a_list_was_read() -> Re
 }
 
 #[tokio::test]
+async fn a_renewed_session_stands_in_the_journal_and_is_no_heal() -> Result<()> {
+    let (traygate, fake, token) = host_with("web", FakeOptions::http(FakeEra::Legacy)).await?;
+    let app = app(&traygate, AppEra::Legacy, &token).await?;
+    app.call_text("web__counter", json!({})).await?;
+    fake.arm(Failure::DropSession, "tools/call")?;
+    app.call_text("web__counter", json!({})).await?;
+    let words = [
+        "web: had forgotten the session; a new one was opened",
+        "web: app's call of counter was asked once more and was answered after ",
+    ];
+    story(&traygate, &["web"], &words).await?;
+    assert_eq!(traygate.upstream("web").await?.heals, 0);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_changed_list_is_told_by_name() -> Result<()> {
     let (traygate, fake, token) = host_with("fake", FakeOptions::stdio(FakeEra::Legacy)).await?;
     let mut app = app(&traygate, AppEra::Legacy, &token).await?;
@@ -385,7 +401,8 @@ async fn people_are_told_of_an_outage_once_and_of_its_end_once() -> Result<()> {
     let mut fake = Fake::start("web", FakeOptions::http(FakeEra::Legacy)).await?;
     let traygate = Traygate::unstarted()?;
     store.add_upstream(&traygate.definition(&fake)?).await?;
-    let gateway = Gateway::open(store, 0).await?;
+    let gateway =
+        Gateway::open(store, 0, traygate_gateway::upstream::process::Children::new()).await?;
     let mut notices = gateway.subscribe_people();
     let name = UpstreamName::parse("web")?;
     let upstream = gateway.upstream(&name).context("the upstream")?;

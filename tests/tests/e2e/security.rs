@@ -162,6 +162,9 @@ async fn a_body_over_the_limit_is_refused_and_one_below_it_passes() -> Result<()
         let params = json!({"name": "fake__echo", "arguments": {"text": "x".repeat(bytes)}});
         json!({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": params}).to_string()
     };
+    // Well above ten megabytes by itself, and a setting.
+    assert_eq!(app.post(&call(12 << 20)).await?.status(), 200);
+    traygate.cli(&["config", "request_limit", "4MiB"]).await?.ok()?;
     let response = app.post(&call(4 * 1024 * 1024)).await;
     // It may be refused before all of it was sent; then the rest of the sending fails.
     if let Ok(response) = response {

@@ -29,7 +29,7 @@ pub async fn show(context: &Context, name: &str, live: bool) -> Result<()> {
 }
 
 fn heading(view: &UpstreamView, output: Output) -> String {
-    let (tone, state) = upstreams::state(&view.state);
+    let (tone, state) = upstreams::state(view);
     let mut text = format!(
         "{}  {}, since {}\n",
         output.paint(Tone::Strong, view.name.as_str()),

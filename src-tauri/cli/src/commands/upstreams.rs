@@ -70,7 +70,7 @@ pub async fn change(context: &Context, name: &str, change: &Change) -> Result<Up
 }
 
 fn told(context: &Context, view: &UpstreamView) -> Result<()> {
-    let (_, words) = state(&view.state);
+    let (_, words) = state(view);
     let counts = counts(view);
     context.done(view, &format!("{} is {words}{}", view.name, prefixed(": ", &counts)))
 }
@@ -104,7 +104,7 @@ pub fn table(upstreams: &[UpstreamView], output: Output) -> String {
         "REACHED BY",
     ]);
     for view in upstreams {
-        let (tone, _) = state(&view.state);
+        let (tone, _) = state(view);
         let mut row = vec![(Tone::Strong, view.name.to_string()), (tone, view.state.word().into())];
         row.push(cell(words::ago(view.since, now)));
         row.extend(CapabilityType::ALL.map(|kind| cell(share(catalogue(view, kind)))));
@@ -115,8 +115,8 @@ pub fn table(upstreams: &[UpstreamView], output: Output) -> String {
     }
     let mut text = table.render(output);
     for view in upstreams {
-        if view.state.reason().is_some() {
-            let (tone, words) = state(&view.state);
+        if view.state.reason().is_some() || view.progress.is_some() {
+            let (tone, words) = state(view);
             text.push_str(&format!("{}: {}\n", view.name, output.paint(tone, &words)));
         }
         if let Some(past) = past(view, now) {
@@ -155,8 +155,9 @@ fn share(catalogue: Option<&CatalogueView>) -> String {
     }
 }
 
-/// The state with its reason, in words.
-pub fn state(state: &State) -> (Tone, String) {
+/// The state with its reason, or how far it is, in words.
+pub fn state(view: &UpstreamView) -> (Tone, String) {
+    let state = &view.state;
     let tone = match state {
         State::Ready => Tone::Good,
         State::Disabled | State::Idle => Tone::Faint,
@@ -166,7 +167,7 @@ pub fn state(state: &State) -> (Tone, String) {
         }
     };
     let mut text = state.word().to_owned();
-    if let Some(reason) = state.reason() {
+    if let Some(reason) = state.reason().or(view.progress.as_deref()) {
         text.push_str(&format!(" ({})", words::one_line(reason)));
     }
     if let State::Unavailable { next_try: Some(at), .. } = state {

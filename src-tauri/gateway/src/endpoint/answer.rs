@@ -10,6 +10,7 @@ use crate::{
     fault::{Code, Fault},
     gateway::relay::Relayed,
     json::{RawObject, raw},
+    names::UpstreamName,
     upstream::ask::code_of,
 };
 
@@ -46,9 +47,19 @@ pub fn fault(is_call: bool, era: Era, fault: &Fault) -> Payload {
 }
 
 /// An upstream's result for an app of this era.
-pub fn result(method: Relayed, era: Era, result: Box<RawValue>) -> Payload {
+pub fn result(
+    method: Relayed,
+    era: Era,
+    upstream: &UpstreamName,
+    result: Box<RawValue>,
+) -> Payload {
+    let useless = |why: &str| {
+        let words = format!("{upstream} answered with a result {why}");
+        let told = Fault::new(Code::UpstreamUnavailable, Some(upstream), words);
+        fault(method == Relayed::CallTool, era, &told)
+    };
     let Ok(mut object) = RawObject::parse(&result) else {
-        return error(INTERNAL_ERROR, "the upstream's result is not an object");
+        return useless("that is not an object; look if there is an update of it");
     };
     let kind = object.str("resultType");
     match (era, kind.as_deref()) {
@@ -71,16 +82,14 @@ pub fn result(method: Relayed, era: Era, result: Box<RawValue>) -> Payload {
             object.retain(|key| key != "resultType");
             Payload::Result(object.to_raw())
         }
-        (Era::Legacy, Some("input_required")) => error(
-            INTERNAL_ERROR,
-            "the upstream asks for input in a way that this app's protocol version doesn't have",
-        ),
+        (Era::Legacy, Some("input_required")) => {
+            useless("that asks for input in a way that this app's protocol version doesn't have")
+        }
         (_, Some(other)) => {
             let shown = crate::text::one_line(other, 60);
-            error(
-                INTERNAL_ERROR,
-                &format!("the upstream's result is of a kind that nobody here knows: {shown:?}"),
-            )
+            useless(&format!(
+                "of a kind that Traygate doesn't know, {shown:?}; an update of the older of the two may help"
+            ))
         }
     }
 }
@@ -125,11 +134,15 @@ mod tests {
     #[test]
     fn a_legacy_result_gets_the_modern_eras_members_and_nothing_else_changes() {
         let read = r#"{"contents":[{"n":1e3}]}"#;
+        let name = UpstreamName::parse("up").expect("a valid name");
         assert_eq!(
-            text(result(Relayed::ReadResource, Era::Modern, json(read))),
+            text(result(Relayed::ReadResource, Era::Modern, &name, json(read))),
             r#"{"contents":[{"n":1e3}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}"#
         );
-        assert_eq!(text(result(Relayed::CallTool, Era::Legacy, json(read))), read);
+        assert_eq!(text(result(Relayed::CallTool, Era::Legacy, &name, json(read))), read);
+        let unknown = json(r#"{"resultType":"x"}"#);
+        let told = text(result(Relayed::CallTool, Era::Modern, &name, unknown));
+        assert!(told.contains("up answered") && told.contains("\"isError\":true"), "{told}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use super::{
     answer,
     handler::{Handler, Received, cancelled},
+    outline,
     tickets::{Answer, Payload},
 };
 use crate::{
@@ -57,7 +58,7 @@ impl Handler {
                 }
                 Told::Result(result) => {
                     self.gateway.learn(route, Ok(&result));
-                    return Ok(answer::result(method, era, result));
+                    return Ok(answer::result(method, era, &route.upstream.name, result));
                 }
                 Told::Error(error) => {
                     self.gateway.learn(route, Err(&error));
@@ -79,7 +80,8 @@ impl Handler {
         let Some(token) = &received.progress_token else { return };
         params.set("progressToken", token.clone());
         // rmcp finds the right stream by the token, so the placeholder needs it too.
-        let Ok(typed) = serde_json::from_str::<ProgressToken>(token.get()) else { return };
+        let shown = outline::marked(token);
+        let Ok(typed) = serde_json::from_str::<ProgressToken>(shown.get()) else { return };
         let mut placeholder = ProgressNotificationParam::new(typed, 0.0);
         placeholder.meta = Some(self.tickets.deposit(Payload::Params(params.to_raw())).into());
         // An app that has left is noticed by its cancellation.
@@ -179,7 +181,7 @@ fn can_answer(capabilities: &RawObject, method: &str) -> bool {
 
 /// The person who answers must know who asks (protocol 2026-07-28, "Elicitation").
 fn with_asker_named(method: &str, params: Option<Box<RawValue>>, route: &Route) -> Box<RawValue> {
-    let params = params.unwrap_or_else(|| raw(&RawObject::default()));
+    let params = params.unwrap_or_else(|| RawObject::default().to_raw());
     if method != "elicitation/create" {
         return params;
     }

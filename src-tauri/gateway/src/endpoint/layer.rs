@@ -1,11 +1,7 @@
 //! Around rmcp's HTTP service: raw bytes in, tickets out, and a JSON-RPC error for whatever isn't
 //! a message.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes, to_bytes},
@@ -16,14 +12,14 @@ use axum::{
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body_util::BodyExt as _;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
-use super::{guard::App, tickets::Tickets};
+use super::{guard::App, outline::outline, tickets::Tickets};
 use crate::{
     gateway::Gateway,
     json::{Envelope, RawObject, raw},
-    lock::lock,
 };
 
 const SESSION: &str = "mcp-session-id";
@@ -34,38 +30,13 @@ const ERROR_TEXT: usize = 64 * 1024;
 /// How much of a body over the limit is read past, and how long any body may take.
 const MOST_PAST: usize = 64 << 20;
 const READ_PAST: Duration = Duration::from_mins(1);
-/// How many sessions' owners are remembered.
-const MOST_SESSIONS: usize = 10_000;
 
 /// What the layer keeps.
 #[derive(Clone)]
 pub struct Layer {
     pub gateway: Arc<Gateway>,
     pub tickets: Tickets,
-    pub sessions: Sessions,
-}
-
-/// Which app a session belongs to. Another app's token doesn't open it.
-#[derive(Clone, Default)]
-pub struct Sessions(Arc<Mutex<HashMap<String, Arc<str>>>>);
-
-impl Sessions {
-    fn opened(&self, id: &str, app: &Arc<str>) {
-        let mut sessions = lock(&self.0);
-        if sessions.len() >= MOST_SESSIONS {
-            sessions.clear();
-        }
-        sessions.insert(id.to_owned(), Arc::clone(app));
-    }
-
-    fn closed(&self, id: &str) {
-        lock(&self.0).remove(id);
-    }
-
-    fn belongs_to(&self, id: &str, app: &str) -> bool {
-        let sessions = lock(&self.0);
-        sessions.get(id).is_none_or(|owner| **owner == *app)
-    }
+    pub sessions: super::AppSessions,
 }
 
 /// The request's body as it came, for the handler: rmcp hands it the HTTP parts.
@@ -94,33 +65,49 @@ pub async fn raw_json(State(layer): State<Layer>, request: Request, next: Next) 
     {
         layer.sessions.closed(session);
     }
+    // Until the last of the answer is out.
+    let in_use = match &session {
+        Some(session) => {
+            let (in_use, over) = layer.sessions.begin_use(session);
+            super::end(over).await;
+            in_use
+        }
+        None => None,
+    };
     let response = next.run(request).await;
-    if let (Some(opened), Some(app)) = (session_of(response.headers()), &app) {
-        layer.sessions.opened(&opened, app);
-    }
     let response = if method == Method::POST { as_json_rpc(response, id).await } else { response };
-    redeemed(response, layer.tickets).await
+    redeemed(response, layer.tickets, in_use).await
 }
 
+/// Held for as long as a session is in use.
+type InUse = Option<super::sessions::Use<Arc<LocalSessionManager>>>;
+
 /// The response with the payloads in place of their tickets. A JSON body leaves as one piece that
-/// says its length, a stream event by event.
-async fn redeemed(response: Response, tickets: Tickets) -> Response {
+/// says its length, a stream event by event; what is neither carries no ticket.
+async fn redeemed(response: Response, tickets: Tickets, in_use: InUse) -> Response {
+    if is(response.headers(), "text/event-stream") {
+        return response.map(|body| {
+            Body::new(body.map_frame(move |frame| {
+                let _held = &in_use;
+                frame.map_data(|data| tickets.redeem(data))
+            }))
+        });
+    }
+    if !is(response.headers(), "application/json") {
+        return response;
+    }
     let (mut parts, body) = response.into_parts();
-    parts.headers.remove(header::CONTENT_LENGTH);
-    let body = if is_json(&parts.headers) {
-        match to_bytes(body, usize::MAX).await {
-            Ok(whole) => Body::from(tickets.redeem(whole)),
-            Err(error) => {
-                return super::guard::refuse(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    &format!("the answer broke off: {error}"),
-                );
-            }
+    match to_bytes(body, usize::MAX).await {
+        Ok(whole) => {
+            // The length of what stood there before.
+            parts.headers.remove(header::CONTENT_LENGTH);
+            Response::from_parts(parts, Body::from(tickets.redeem(whole)))
         }
-    } else {
-        Body::new(body.map_frame(move |frame| frame.map_data(|data| tickets.redeem(data))))
-    };
-    Response::from_parts(parts, body)
+        Err(problem) => {
+            let why = format!("the answer broke off: {problem}");
+            super::guard::refuse(StatusCode::INTERNAL_SERVER_ERROR, &why)
+        }
+    }
 }
 
 type Read = (Request, Option<Box<RawValue>>);
@@ -161,13 +148,18 @@ async fn read(
     let id = message.id.map(ToOwned::to_owned);
     // A handshake begins a session, also for an app that still names one of an earlier host.
     if message.method.as_deref() == Some("initialize") {
+        if layer.sessions.is_full() {
+            let why = "too many sessions are open, and all of them are in use; close an app";
+            return Err(Box::new(error(StatusCode::SERVICE_UNAVAILABLE, id, INVALID_REQUEST, why)));
+        }
         parts.headers.remove(SESSION);
     }
     if message.method.is_none() {
         layer.tickets.keep_answer(session.unwrap_or_default(), &message);
     }
-    parts.extensions.insert(RawBody(bytes.clone()));
-    Ok((Request::from_parts(parts, Body::from(bytes)), id))
+    let shown = outline(&message);
+    parts.extensions.insert(RawBody(bytes));
+    Ok((Request::from_parts(parts, Body::from(shown)), id))
 }
 
 /// A body within the limit. The rest of a longer one is read past, and kept nowhere: an app that is
@@ -197,9 +189,10 @@ fn check(message: &Envelope) -> Result<(), &'static str> {
         return Err("the message has no method, no result and no error");
     }
     if let Some(id) = message.id {
-        let integer = id.get().parse::<i64>().is_ok();
+        let digits = id.get().strip_prefix('-').unwrap_or(id.get());
+        let integer = digits.bytes().all(|byte| byte.is_ascii_digit());
         if !integer && !id.get().starts_with('"') {
-            return Err("an id must be a string or a 64-bit integer");
+            return Err("an id must be a string or an integer");
         }
     }
     let params = message.params.map(|params| params.get().trim_start());
@@ -212,7 +205,9 @@ fn check(message: &Envelope) -> Result<(), &'static str> {
 /// rmcp says some refusals in plain text; apps get every one as a JSON-RPC error, with its status.
 async fn as_json_rpc(response: Response, id: Option<Box<RawValue>>) -> Response {
     let status = response.status();
-    if !(status.is_client_error() || status.is_server_error()) || is_json(response.headers()) {
+    if !(status.is_client_error() || status.is_server_error())
+        || is(response.headers(), "application/json")
+    {
         return response;
     }
     let text = to_bytes(response.into_body(), ERROR_TEXT).await.unwrap_or_default();
@@ -234,9 +229,9 @@ fn error(status: StatusCode, id: Option<Box<RawValue>>, code: i32, message: &str
     response
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+fn is(headers: &HeaderMap, media_type: &str) -> bool {
     let kind = headers.get(header::CONTENT_TYPE);
-    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(media_type.as_bytes()))
 }
 
 /// The session that a request or an answer belongs to; legacy only.

@@ -9,7 +9,9 @@ mod follow;
 pub mod guard;
 mod handler;
 mod layer;
+mod outline;
 mod session;
+mod sessions;
 mod tickets;
 
 use std::{
@@ -27,40 +29,54 @@ use axum::{
 };
 use http::StatusCode;
 use rmcp::transport::streamable_http_server::{
-    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    StreamableHttpServerConfig, StreamableHttpService,
+    session::{SessionManager as _, local::LocalSessionManager},
 };
 
-use self::{guard::Guard, handler::Handler, layer::Layer, session::Session, tickets::Tickets};
+use self::{
+    guard::{App, Guard},
+    handler::Handler,
+    layer::Layer,
+    session::Session,
+    tickets::Tickets,
+};
 use crate::gateway::{Gateway, View, manage::Refused};
 
 use crate::lock::lock;
 
-/// A session that nobody uses for this long is over; its app gets 404 and begins a new one.
-const SESSION_LIFE: Duration = Duration::from_hours(24);
+/// How long the end of a session may take.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 type Service = StreamableHttpService<Handler, LocalSessionManager>;
+type AppSessions = sessions::Sessions<Arc<LocalSessionManager>>;
 
 /// One rmcp service per view, made when first asked for.
 #[derive(Clone)]
 struct Services {
     gateway: Arc<Gateway>,
     tickets: Tickets,
-    by_view: Arc<Mutex<HashMap<View, Service>>>,
+    sessions: AppSessions,
+    by_view: Arc<Mutex<HashMap<View, Served>>>,
+}
+
+/// A view's service, and its share of the sessions.
+#[derive(Clone)]
+struct Served {
+    service: Service,
+    sessions: Arc<LocalSessionManager>,
 }
 
 /// The routes of the endpoint. The caller adds the guard that every route of the host has.
 pub fn routes(guard: &Guard) -> Router {
     let tickets = Tickets::default();
+    let sessions = AppSessions::default();
     let services = Services {
         gateway: Arc::clone(&guard.gateway),
         tickets: tickets.clone(),
+        sessions: sessions.clone(),
         by_view: Arc::default(),
     };
-    let layer = Layer {
-        gateway: Arc::clone(&guard.gateway),
-        tickets,
-        sessions: layer::Sessions::default(),
-    };
+    let layer = Layer { gateway: Arc::clone(&guard.gateway), tickets, sessions };
     Router::new()
         .route("/mcp", any(all))
         .route("/mcp/{upstream}", any(one))
@@ -95,18 +111,26 @@ async fn without_buffering(request: Request, next: axum::middleware::Next) -> Re
 
 impl Services {
     async fn serve(&self, view: View, request: Request) -> Response {
-        let response = self.of(view).handle(request).await;
+        let named = layer::session_of(request.headers());
+        let app = request.extensions().get::<App>().map(|App(name)| Arc::clone(name));
+        let served = self.of(view);
+        let response = served.service.handle(request).await;
+        if let (None, Some(id), Some(app)) = (named, layer::session_of(response.headers()), app) {
+            end(self.sessions.opened(&id, &app, served.sessions)).await;
+        }
         response.map(axum::body::Body::new)
     }
 
-    fn of(&self, view: View) -> Service {
+    fn of(&self, view: View) -> Served {
         let mut by_view = lock(&self.by_view);
         by_view.entry(view.clone()).or_insert_with(|| self.make(view)).clone()
     }
 
-    fn make(&self, view: View) -> Service {
+    fn make(&self, view: View) -> Served {
         let mut sessions = LocalSessionManager::default();
-        sessions.session_config.keep_alive = Some(SESSION_LIFE);
+        // Which end for want of use is decided here: rmcp would also end one whose app listens.
+        sessions.session_config.keep_alive = None;
+        let sessions = Arc::new(sessions);
         let config = StreamableHttpServerConfig::default()
             // Host and Origin were checked before, for every route alike.
             .disable_allowed_hosts()
@@ -123,6 +147,15 @@ impl Services {
                 view: view.clone(),
             })
         };
-        StreamableHttpService::new(handler, Arc::new(sessions), config)
+        let service = StreamableHttpService::new(handler, Arc::clone(&sessions), config);
+        Served { service, sessions }
+    }
+}
+
+/// Ends these sessions; their apps get 404 from then on.
+async fn end(over: Vec<(String, Arc<LocalSessionManager>)>) {
+    for (id, sessions) in over {
+        // It is out of the manager's list at once; only its last words may take a moment.
+        let _ = tokio::time::timeout(FAREWELL, sessions.close_session(&id.into())).await;
     }
 }

@@ -15,6 +15,7 @@ use rmcp::model::{JsonObject, MetaObject};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::outline;
 use crate::json::{Envelope, RawObject, one_line};
 
 use crate::lock::lock;
@@ -85,7 +86,7 @@ impl Tickets {
     /// A piece of a body with its tickets redeemed: a message, or one SSE event.
     pub fn redeem(&self, frame: Bytes) -> Bytes {
         let Ok(text) = std::str::from_utf8(&frame) else { return frame };
-        if !text.contains(TICKET) {
+        if !text.contains(TICKET) && !text.contains(outline::MARK) {
             return frame;
         }
         let mut out = Vec::new();
@@ -94,7 +95,8 @@ impl Tickets {
                 Some(message) => ("data: ", message),
                 None => ("", line),
             };
-            match self.redeemed(message) {
+            let redeemed = self.redeemed(message);
+            match redeemed.or_else(|| outline::with_own_ids(message).map(String::into_bytes)) {
                 Some(redeemed) => {
                     out.extend_from_slice(field.as_bytes());
                     out.extend(redeemed);
@@ -115,7 +117,7 @@ impl Tickets {
         let payload = self.claim(&ticket)?;
         let mut out = RawObject::default().with("jsonrpc", "2.0");
         if let Some(id) = envelope.id {
-            out.set("id", id.to_owned());
+            out.set("id", outline::unmarked(id).unwrap_or_else(|| id.to_owned()));
         }
         if let Some(method) = &envelope.method {
             out.set("method", crate::json::raw(method.as_ref()));
@@ -125,7 +127,7 @@ impl Tickets {
             Payload::Result(raw) => out.set("result", raw),
             Payload::Error(raw) => out.set("error", raw),
         }
-        let mut message = serde_json::to_vec(&out).ok()?;
+        let mut message = out.to_text().into_bytes();
         one_line(&mut message);
         Some(message)
     }

@@ -56,17 +56,41 @@ pub enum NotListed {
     Fault(Fault),
 }
 
-/// Where the next page begins: after this item. If it has gone by then, at its place.
+/// How many items on either side of a page's end still tell where it was if others have gone.
+const ANCHORS: usize = 4;
+
+/// Where the next page begins. A list may change between two pages, so this tells it by the items
+/// around that place; only if all of them have gone, by a number.
 #[derive(Serialize, Deserialize)]
 struct Cursor {
-    upstream: i64,
-    key: String,
+    /// The items before it, nearest first, as hashes.
+    before: Vec<u64>,
+    /// The items from it on.
+    after: Vec<u64>,
+    /// The upstreams that follow the one whose item it is.
+    later: Vec<i64>,
     index: usize,
 }
 
 impl Cursor {
     fn parse(text: &str) -> Option<Self> {
         serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(text).ok()?).ok()
+    }
+
+    /// Of the place before `shown[at]`.
+    fn at(shown: &[Shown], at: usize) -> Self {
+        let mut later: Vec<i64> = Vec::new();
+        for item in &shown[at..] {
+            if later.last() != Some(&item.upstream.id.0) && later.len() <= ANCHORS {
+                later.push(item.upstream.id.0);
+            }
+        }
+        Self {
+            before: shown[..at].iter().rev().take(ANCHORS).map(Shown::mark).collect(),
+            after: shown[at..].iter().take(ANCHORS).map(Shown::mark).collect(),
+            later,
+            index: at,
+        }
     }
 
     fn encode(&self) -> String {
@@ -100,6 +124,9 @@ impl Gateway {
                 Some(name),
                 format!("{name} is disabled in Traygate; its user can enable it there"),
             )));
+        }
+        if let (View::One(_), [upstream]) = (&asker.view, &upstreams[..]) {
+            upstream.hurry();
         }
         let budget = self.settings().list_budget;
         let shares =
@@ -168,11 +195,9 @@ impl Gateway {
             shown.write(asker.era, &mut out);
         }
         out.push(']');
-        if let Some(last) = page.last().filter(|_| end < shown.len()) {
-            let next =
-                Cursor { upstream: last.upstream.id.0, key: last.item.key.clone(), index: end };
+        if end < shown.len() {
             out.push_str(",\"nextCursor\":");
-            out.push_str(raw(&next.encode()).get());
+            out.push_str(raw(&Cursor::at(&shown, end).encode()).get());
         }
         if asker.era == Era::Modern {
             let (ttl, scope) = hints(shares);
@@ -224,6 +249,13 @@ impl Gateway {
 }
 
 impl Shown<'_> {
+    /// Which item of which upstream it is, whatever it looks like now.
+    fn mark(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.upstream.id, &self.item.key).hash(&mut hasher);
+        hasher.finish()
+    }
+
     fn write(&self, era: Era, out: &mut String) {
         let simplified = if era == Era::Legacy { self.item.without_modern_output() } else { None };
         let item = simplified.as_ref().unwrap_or(self.item);
@@ -301,10 +333,17 @@ fn doubled(shares: &[Share]) -> HashMap<&str, usize> {
 }
 
 fn place(shown: &[Shown], cursor: &Cursor) -> usize {
-    let at = shown
-        .iter()
-        .position(|shown| shown.upstream.id.0 == cursor.upstream && shown.item.key == cursor.key);
-    at.map_or(cursor.index, |at| at + 1).min(shown.len())
+    let marks: HashMap<u64, usize> =
+        shown.iter().enumerate().map(|(at, shown)| (shown.mark(), at)).collect();
+    let nearest = |anchors: &[u64]| anchors.iter().find_map(|mark| marks.get(mark)).copied();
+    let first_of = |upstream| shown.iter().position(|shown| shown.upstream.id.0 == upstream);
+    nearest(&cursor.before[..cursor.before.len().min(1)])
+        .map(|at| at + 1)
+        .or_else(|| nearest(&cursor.after))
+        .or_else(|| nearest(&cursor.before).map(|at| at + 1))
+        .or_else(|| cursor.later.iter().skip(1).copied().find_map(first_of))
+        .unwrap_or(cursor.index)
+        .min(shown.len())
 }
 
 fn digest(shown: &[Shown]) -> u64 {

@@ -60,6 +60,8 @@ use crate::{
         Parts, Remember, Upstream, UpstreamEvent,
         connect::Dialler,
         log::UpstreamLog,
+        process::Children,
+        starts::{Start, Starts},
         wire::{self, Bounds},
     },
 };
@@ -93,6 +95,8 @@ pub struct Gateway {
     pause: Mutex<Option<Pause>>,
     handed_out: Mutex<HandedOut>,
     sockets: Arc<wire::http::Sockets>,
+    children: Arc<Children>,
+    starts: Arc<Starts>,
     clock: Clock,
     vigil: Vigil,
     /// Shared with the upstreams, which shorten names by it.
@@ -114,7 +118,11 @@ pub struct Gateway {
 
 impl Gateway {
     /// Begins with what is stored: every enabled upstream is started, none is waited for.
-    pub async fn open(store: Store, port: u16) -> Result<Arc<Self>, NotOpened> {
+    pub async fn open(
+        store: Store,
+        port: u16,
+        children: Arc<Children>,
+    ) -> Result<Arc<Self>, NotOpened> {
         let stored_settings = store.settings().await?;
         let (settings, notes) = Settings::from_stored(&stored_settings);
         for note in notes {
@@ -133,6 +141,8 @@ impl Gateway {
             upstreams: RwLock::default(),
             handed_out: Mutex::default(),
             sockets: wire::http::Sockets::open()?,
+            children,
+            starts: Arc::default(),
             clock: Clock::default(),
             vigil: Vigil::new(Clock::default()),
             events,
@@ -169,6 +179,7 @@ impl Gateway {
     /// Ends everything in good order, all upstreams' processes included.
     pub async fn close(&self) {
         self.ended.cancel();
+        self.children.host_ends();
         let stops =
             self.upstreams().into_iter().map(|upstream| async move { upstream.stop().await });
         futures::future::join_all(stops).await;
@@ -251,7 +262,14 @@ impl Gateway {
             id,
             definition,
             era,
-            dialler: Dialler { sockets: Arc::clone(&self.sockets), bounds, log },
+            dialler: Dialler {
+                sockets: Arc::clone(&self.sockets),
+                bounds,
+                log,
+                children: Arc::clone(&self.children),
+                start: Arc::new(Start::among(&self.starts)),
+                births: Arc::default(),
+            },
             clock: self.clock.clone(),
             name_limit: Arc::clone(&self.name_limit),
             events: self.events.clone(),

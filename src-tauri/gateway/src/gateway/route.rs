@@ -47,6 +47,7 @@ impl Gateway {
             if asker.view == View::All && !carries_prefix(name, &upstream.name) {
                 continue;
             }
+            upstream.hurry();
             upstream.catalogue(kind).await?;
             if let Some(key) = listed(&asker.view, upstream, kind, name) {
                 return self.allow(upstream, kind, key);

@@ -51,6 +51,7 @@ impl Gateway {
             era: hello.map(|hello| hello.era),
             protocol_version: hello.map(|hello| hello.version.clone()),
             server: hello.and_then(|hello| hello.server.clone()),
+            progress: upstream.progress(),
             state: standing.state,
             since: standing.since,
             last_error: standing.last_error,

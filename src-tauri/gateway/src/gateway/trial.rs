@@ -43,6 +43,7 @@ impl Gateway {
 }
 
 async fn examine(upstream: &Arc<Upstream>, begun: Instant) -> Result<TestReport, Fault> {
+    upstream.hurry();
     let link = upstream.link().await.map_err(|failure| upstream.faulted(&failure))?;
     let connected_ms = begun.elapsed().as_millis() as u64;
     let hello = link.hello().clone();

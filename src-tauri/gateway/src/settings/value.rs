@@ -85,7 +85,7 @@ pub fn page(text: &str) -> Option<usize> {
 }
 
 pub fn request_limit(text: &str) -> Option<usize> {
-    bytes(text).filter(|bytes| (1 << 10..=64 << 20).contains(bytes))
+    bytes(text).filter(|bytes| (1 << 10..=256 << 20).contains(bytes))
 }
 
 pub fn message_limit(text: &str) -> Option<usize> {

@@ -181,14 +181,20 @@ impl Asking {
             let words = format!("it left {missed} requests in a row unanswered");
             return Err(Failure::in_own_words(FailureKind::Silent, Ran::Perhaps, words));
         }
-        Ok(Fault::new(
-            Code::UpstreamTimeout,
-            Some(name),
-            format!(
-                "{name} did not answer {} within {limit} s; the request was cancelled",
-                self.asked.method
-            ),
-        ))
+        let meanwhile = match self.link.stray_error(self.begun) {
+            Some(stray) => {
+                format!("; meanwhile it said, without saying to which request: {stray}")
+            }
+            None if self.link.is_garbling(self.begun) => {
+                "; meanwhile it wrote what is no message, as if its answers got mixed up".to_owned()
+            }
+            None => String::new(),
+        };
+        let words = format!(
+            "{name} did not answer {} within {limit} s; the request was cancelled{meanwhile}",
+            self.asked.method
+        );
+        Ok(Fault::new(Code::UpstreamTimeout, Some(name), words))
     }
 }
 
@@ -200,6 +206,10 @@ async fn begin(
 ) -> Result<(Arc<Link>, Call), Fault> {
     loop {
         let patience = Duration::from_secs(upstream.definition().settings.request_timeout.into());
+        // A list of everything asks for everybody, which is no reason for anybody to go first.
+        if asked.caller.is_some() {
+            upstream.hurry();
+        }
         let link = timeout(patience, upstream.link())
             .await
             .map_err(|_| upstream.fault())?
@@ -234,6 +244,7 @@ async fn recover(
         FailureKind::Bound | FailureKind::Busy { .. } => return Err(upstream.faulted(failure)),
         _ => {}
     }
+    link.condemn(failure);
     upstream.died(link, failure);
     if nature == Nature::Call && failure.ran == Ran::Perhaps {
         return Err(outcome_unknown(upstream, failure));
@@ -331,7 +342,11 @@ async fn pages(upstream: &Arc<Upstream>, reader: &Reader) -> Result<Option<Pages
                 continue;
             }
             Err(error) => {
-                pages.warn(format!("{} ({})", incomplete(reader.kind, page), message_of(&error)));
+                pages.cut_short(format!(
+                    "{} ({})",
+                    incomplete(reader.kind, page),
+                    message_of(&error)
+                ));
                 break;
             }
         };
@@ -343,14 +358,14 @@ async fn pages(upstream: &Arc<Upstream>, reader: &Reader) -> Result<Option<Pages
         };
         let Some(next) = next else { break };
         if !seen.insert(next.clone()) {
-            pages.warn(format!(
+            pages.cut_short(format!(
                 "{} gave the same cursor twice; what came before is shown",
                 reader.kind.list_method()
             ));
             break;
         }
         if page >= MOST_PAGES || began.elapsed() > LONGEST_WALK {
-            pages.warn(format!(
+            pages.cut_short(format!(
                 "{}: stopped after {page} pages; what came before is shown",
                 reader.kind.list_method()
             ));

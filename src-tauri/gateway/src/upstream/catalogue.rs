@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::repair::repaired;
@@ -16,7 +15,7 @@ use crate::{
     capability::CapabilityType,
     clock::Moment,
     definition::{Era, LegacyTtl},
-    json::{RawObject, as_str, raw},
+    json::{Members, RawObject, as_str, raw},
     names::{ExposedName, NameLimit, UpstreamName},
     text::count,
 };
@@ -52,8 +51,7 @@ impl Item {
         let mut object = self.modern_output.then(|| RawObject::parse(&self.raw).ok()).flatten()?;
         object.retain(|key| key != "outputSchema");
         let raw = object.to_raw();
-        let fields: Fields = serde_json::from_str(raw.get()).ok()?;
-        let key_at = place(fields.name?, &raw);
+        let key_at = place(Members::of(&raw).ok()?.get("name")?, &raw);
         Some(Self {
             key: self.key.clone(),
             exposed: self.exposed.clone(),
@@ -156,6 +154,8 @@ pub struct Pages {
     by_key: HashMap<String, usize>,
     warnings: Vec<String>,
     untold: usize,
+    /// The first item that came again word for word, and how many did.
+    again: Option<(String, usize)>,
     /// The least `ttlMs` over the pages; `None` once a page had no valid one.
     ttl: Option<Duration>,
     scope: Scope,
@@ -177,6 +177,7 @@ impl Pages {
             by_key: HashMap::new(),
             warnings: Vec::new(),
             untold: 0,
+            again: None,
             ttl: Some(LONGEST_TTL),
             scope: Scope::Public,
         }
@@ -188,6 +189,11 @@ impl Pages {
         } else {
             self.untold += 1;
         }
+    }
+
+    /// The list isn't all there: what a person must read before anything else.
+    pub fn cut_short(&mut self, warning: String) {
+        self.warnings.insert(0, warning);
     }
 
     /// Takes one page in and returns the cursor of the next. Any string is a cursor, the empty
@@ -206,7 +212,7 @@ impl Pages {
         let Some(cursor) = cursor else { return Ok(None) };
         let text = as_str(cursor);
         if text.is_none() {
-            self.warn(format!(
+            self.cut_short(format!(
                 "{} gave a nextCursor that is not a string; later pages are missing",
                 kind.list_method()
             ));
@@ -236,19 +242,23 @@ impl Pages {
             }
             Err(why) => return self.warn(why),
         };
-        let seen: Fields = match serde_json::from_str(item.get()) {
-            Ok(fields) => fields,
-            Err(_) => return self.warn(format!("a {kind} that is not an object was left out")),
-        };
-        let Some(key_value) = seen.key(kind) else {
-            return self.warn(format!("a {kind} without a {} was left out", kind.key_member()));
-        };
+        let seen = Members::of(&item).expect("`repaired` lets only objects pass");
+        let key_value = seen.get(kind.key_member()).expect("`repaired` lets only keyed items pass");
         let key = as_str(key_value).expect("`repaired` lets only string keys pass");
-        if self.by_key.contains_key(&key) {
+        if let Some(at) = self.by_key.get(&key) {
+            // A server that repeats a page repeats all of it.
+            if self.items[*at].raw.get() == item.get() {
+                self.again.get_or_insert((key, 0)).1 += 1;
+                return;
+            }
             return self.warn(format!("{kind} {key:?} is listed twice; the first one stays"));
         }
         let key_at = place(key_value, &item);
-        let annotations = seen.annotations();
+        let annotations = seen.get("annotations").and_then(|one| Members::of(one).ok());
+        let hints = |name| {
+            let hint = annotations.as_ref().and_then(|annotations| annotations.get(name));
+            hint.is_some_and(|value| value.get() == "true")
+        };
         let exposed = matches!(kind, CapabilityType::Tool | CapabilityType::Prompt)
             .then(|| ExposedName::new(&self.reader.upstream, &key, self.reader.name_limit));
         let mut hasher = DefaultHasher::new();
@@ -258,9 +268,9 @@ impl Pages {
             key,
             exposed,
             key_at,
-            read_only: annotations.read_only == Some(true),
-            idempotent: annotations.idempotent == Some(true),
-            modern_output: seen.output_schema.is_some_and(|schema| {
+            read_only: hints("readOnlyHint"),
+            idempotent: hints("idempotentHint"),
+            modern_output: seen.get("outputSchema").is_some_and(|schema| {
                 let schema = RawObject::parse(schema).unwrap_or_default();
                 schema.str("type").as_deref() != Some("object")
             }),
@@ -271,6 +281,16 @@ impl Pages {
 
     /// The catalogue, fresh from `received` on as its era has it.
     pub fn into_catalogue(mut self, received: Moment) -> Catalogue {
+        if let Some((first, number)) = &self.again {
+            let others = match number - 1 {
+                0 => String::new(),
+                more => format!(" and {}", count(more, "more")),
+            };
+            let kind = self.reader.kind;
+            self.warnings.push(format!(
+                "{kind} {first:?}{others} came again word for word; each is shown once"
+            ));
+        }
         if self.untold > 0 {
             self.warnings.push(format!("and {}", count(self.untold, "more warning")));
         }
@@ -320,45 +340,6 @@ fn milliseconds(text: &str) -> Option<Duration> {
     }
     let milliseconds = text.parse::<u64>().map_or(LONGEST_TTL, Duration::from_millis);
     Some(milliseconds.min(LONGEST_TTL))
-}
-
-/// The fields of an item that the gateway looks at.
-#[derive(Deserialize)]
-struct Fields<'a> {
-    #[serde(borrow)]
-    name: Option<&'a RawValue>,
-    #[serde(borrow)]
-    uri: Option<&'a RawValue>,
-    #[serde(borrow, rename = "uriTemplate")]
-    uri_template: Option<&'a RawValue>,
-    #[serde(borrow)]
-    annotations: Option<&'a RawValue>,
-    #[serde(borrow, rename = "outputSchema")]
-    output_schema: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-struct Annotations {
-    #[serde(rename = "readOnlyHint")]
-    read_only: Option<bool>,
-    #[serde(rename = "idempotentHint")]
-    idempotent: Option<bool>,
-}
-
-impl<'a> Fields<'a> {
-    fn key(&self, kind: CapabilityType) -> Option<&'a RawValue> {
-        match kind {
-            CapabilityType::Tool | CapabilityType::Prompt => self.name,
-            CapabilityType::Resource => self.uri,
-            CapabilityType::Template => self.uri_template,
-        }
-    }
-
-    fn annotations(&self) -> Annotations {
-        self.annotations
-            .and_then(|annotations| serde_json::from_str(annotations.get()).ok())
-            .unwrap_or_default()
-    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,20 @@
 //! An upstream's link from dial to death, and the next one: retried for ever, never in a frenzy, and
 //! never revived once the upstream was stopped (design section 5.2).
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{
-    Upstream, UpstreamEvent, ask,
+    Upstream, UpstreamEvent,
+    advice::advised,
+    ask,
     link::{Link, News},
     wire::{Failure, FailureKind, Ran},
 };
@@ -32,6 +38,8 @@ const STARTS_A_MINUTE: usize = 6;
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long a new session waits for the end of the old one.
 const COURTESY: Duration = Duration::from_secs(2);
+/// How often people see how far a start is.
+const PROGRESS: Duration = Duration::from_secs(1);
 
 impl Upstream {
     /// The link, dialled if there is none. Many askers share one attempt and its failure.
@@ -99,13 +107,18 @@ impl Upstream {
         if let Some(failure) = self.too_many_starts() {
             return Err(failure);
         }
-        self.set_state(State::Connecting);
+        // Tried again and again, it stays what it is until that succeeds: people and lists want to
+        // know that it is down, and since when.
+        if !self.failed.load(Ordering::Relaxed) {
+            self.set_state(State::Connecting);
+        }
         self.after_the_farewell().await;
         let definition = self.definition();
         let remembered = *lock(&self.era);
         let outcome = tokio::select! {
             outcome = self.dialler.connect(&definition.transport, remembered) => outcome,
             () = self.ended.cancelled() => Err(disabled()),
+            never = self.tell_progress() => match never {},
         };
         match outcome {
             // Stopped at the very moment it came up: nothing may revive it.
@@ -114,13 +127,29 @@ impl Upstream {
                 Err(disabled())
             }
             Ok((link, news)) => {
+                self.failed.store(false, Ordering::Relaxed);
                 self.welcome(&link, news);
                 Ok(link)
             }
             Err(failure) => {
+                self.failed.store(true, Ordering::Relaxed);
+                let failure = advised(failure, &definition.transport, &self.name);
                 self.lost(&failure, None);
                 Err(failure)
             }
+        }
+    }
+
+    /// Has what people see drawn anew when the start gets on.
+    async fn tell_progress(&self) -> Infallible {
+        let mut told = None;
+        loop {
+            let progress = self.progress();
+            if progress != told {
+                told = progress;
+                self.tell(UpstreamEvent::State);
+            }
+            tokio::time::sleep(PROGRESS).await;
         }
     }
 
@@ -182,6 +211,7 @@ impl Upstream {
                 }
                 News::ResourceUpdated(uri) => self.tell(UpstreamEvent::ResourceUpdated(uri)),
                 News::Closed(failure) => {
+                    let failure = advised(failure, &self.definition().transport, &self.name);
                     self.died(link, &failure);
                     return;
                 }
@@ -258,6 +288,7 @@ impl Upstream {
             self.standing.borrow().state,
             State::NeedsSignIn { .. } | State::Misconfigured { .. }
         ) {
+            self.failed.store(false, Ordering::Relaxed);
             self.set_state(State::Connecting);
         }
         self.nudge();

@@ -15,12 +15,17 @@ use std::{
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     log::UpstreamLog,
-    wire::{Event, Events, Failure, FailureKind, Kind, Outgoing, Ran, Wire},
+    wire::{
+        Event, Events, Failure, FailureKind, Kind, Outgoing, Ran, Wire, stdio::foreign_framing,
+    },
 };
 use crate::{
     capability::CapabilityType,
@@ -150,6 +155,20 @@ pub struct Link {
     unanswered: AtomicU32,
     refuses_pings: AtomicBool,
     death: OnceLock<Failure>,
+    oddities: Oddities,
+}
+
+/// What a server said that is no part of the protocol; it explains what goes wrong later.
+#[derive(Default)]
+struct Oddities {
+    /// The first text that was no message.
+    noise: OnceLock<String>,
+    /// What it seems to speak instead of one message a line.
+    foreign: OnceLock<&'static str>,
+    foreign_seen: CancellationToken,
+    last_noise: Mutex<Option<Instant>>,
+    /// The last error that says of no request that it is its answer.
+    stray_error: Mutex<Option<(Instant, String)>>,
 }
 
 impl Link {
@@ -175,6 +194,7 @@ impl Link {
             unanswered: AtomicU32::new(0),
             refuses_pings: AtomicBool::new(false),
             death: OnceLock::new(),
+            oddities: Oddities::default(),
         });
         // Weak: the reader must not keep a link alive that nobody holds. It ends with the wire.
         tokio::spawn(read(Arc::downgrade(&link), events));
@@ -269,6 +289,11 @@ impl Link {
         self.bury(Failure::new(FailureKind::Gone, Ran::Perhaps, "the connection was closed"));
     }
 
+    /// It fails requests in a way that no healthy link does; whatever ends it, this is the cause.
+    pub fn condemn(&self, cause: &Failure) {
+        let _ = self.death.set(cause.clone());
+    }
+
     /// Begins a request. What becomes of it is told by the [`Call`].
     pub async fn begin(self: &Arc<Self>, request: Request<'_>) -> Result<Call, Failure> {
         let modern = self.hello.get().filter(|hello| hello.era == Era::Modern);
@@ -342,9 +367,13 @@ impl Link {
         failure
     }
 
+    pub fn is_http(&self) -> bool {
+        self.is_http
+    }
+
     /// Ends every waiting request. Only the first cause counts.
     fn bury(&self, failure: Failure) {
-        let _ = self.death.set(failure.clone());
+        let failure = self.death.get_or_init(|| failure).clone();
         let orphans = self.waiting().take().unwrap_or_default();
         self.idle.notify_waiters();
         for (_, orphan) in orphans {
@@ -371,14 +400,14 @@ impl Link {
                     let _ = waiting.events.send(CallEvent::Failed(failure));
                 }
             }
-            Event::Noise(text) => self.log.push("stdout", &text),
+            Event::Noise(text) => self.noise(&text),
             Event::Closed(failure) => self.bury(failure),
         }
     }
 
     fn message(self: &Arc<Self>, bytes: &Bytes, origin: Option<u64>) {
         let Ok(message) = serde_json::from_slice::<Envelope>(bytes) else {
-            self.log.push("stdout", &String::from_utf8_lossy(bytes));
+            self.noise(&String::from_utf8_lossy(bytes));
             return;
         };
         match (&message.method, message.id) {
@@ -387,10 +416,54 @@ impl Link {
             }
             (Some(method), None) => self.notification(method, message.params, origin),
             (None, _) if message.result.is_none() && message.error.is_none() => {
-                self.log.push("stdout", &String::from_utf8_lossy(bytes));
+                self.noise(&String::from_utf8_lossy(bytes));
             }
             (None, _) => self.answer(&message, origin),
         }
+    }
+
+    /// Text that is no message is skipped, kept for the log, and warned of once.
+    fn noise(&self, text: &str) {
+        self.log.push("stdout", text);
+        *lock(&self.oddities.last_noise) = Some(Instant::now());
+        if self.oddities.noise.set(text.to_owned()).is_ok() {
+            self.log.push("traygate", "what it wrote there is no MCP message and is skipped, as is everything of that kind from now on; logs belong on its standard error");
+        }
+        if let Some(framing) = foreign_framing(text)
+            && self.oddities.foreign.set(framing).is_ok()
+        {
+            self.log.push("traygate", framing);
+            self.oddities.foreign_seen.cancel();
+        }
+    }
+
+    /// Resolves when the server turned out to speak something else than one message a line.
+    pub async fn speaks_foreign(&self) {
+        self.oddities.foreign_seen.cancelled().await;
+    }
+
+    pub fn is_foreign(&self) -> bool {
+        self.oddities.foreign.get().is_some()
+    }
+
+    /// Why nothing that a server says can be understood, if it says anything.
+    pub fn misunderstanding(&self) -> Option<String> {
+        let noise = self.oddities.noise.get()?;
+        let why = self.oddities.foreign.get().copied().unwrap_or(
+            "what it writes to its standard output is no MCP message, which is one line of JSON-RPC",
+        );
+        Some(format!("{why}; its output begins with {:?}", crate::text::one_line(noise, 60)))
+    }
+
+    /// Whether it wrote what is no message since then.
+    pub fn is_garbling(&self, since: Instant) -> bool {
+        lock(&self.oddities.last_noise).is_some_and(|at| at >= since)
+    }
+
+    /// What the server complained of since then without saying of which request.
+    pub fn stray_error(&self, since: Instant) -> Option<String> {
+        let stray = lock(&self.oddities.stray_error);
+        stray.as_ref().filter(|(at, _)| *at >= since).map(|(_, words)| words.clone())
     }
 
     fn answer(&self, message: &Envelope, origin: Option<u64>) {
@@ -404,11 +477,24 @@ impl Link {
         let Some(tag) =
             origin.or_else(|| message.id.and_then(tag_of)).or_else(|| self.only_request(&event))
         else {
-            return;
+            return self.stray(message.id, event);
         };
         if let Some(waiting) = self.strike(tag) {
             let _ = waiting.events.send(event);
         }
+    }
+
+    /// An answer to nothing. An error without an id may be meant for any of several requests: they
+    /// go on waiting, and its words are told with their time-out.
+    fn stray(&self, id: Option<&RawValue>, event: CallEvent) {
+        let CallEvent::Error(error) = event else { return };
+        if id.is_some_and(|id| id.get() != "null") {
+            return;
+        }
+        let message = RawObject::parse(&error).ok().and_then(|error| error.str("message"));
+        let words = crate::text::one_line(&message.unwrap_or_default(), 200);
+        self.log.push("traygate", &format!("an error without an id came: {words}"));
+        *lock(&self.oddities.stray_error) = Some((Instant::now(), words));
     }
 
     /// Some servers answer errors with a null id. With one request under way it can only be that.
@@ -490,7 +576,7 @@ impl Link {
     ) {
         let link = Arc::clone(self);
         if method == "ping" {
-            tokio::spawn(async move { link.reply(id, Ok(raw(&RawObject::default()))).await });
+            tokio::spawn(async move { link.reply(id, Ok(RawObject::default().to_raw())).await });
             return;
         }
         let asked = self.ask_caller(method, params, origin);
@@ -713,7 +799,7 @@ pub fn error(code: i32, message: &str) -> Box<RawValue> {
 }
 
 fn line(message: &RawObject) -> Bytes {
-    let mut bytes = serde_json::to_vec(message).expect("raw JSON always serializes");
+    let mut bytes = message.to_text().into_bytes();
     one_line(&mut bytes);
     bytes.into()
 }

@@ -3,6 +3,7 @@
 //! [`connect`] makes a [`link`] and [`life`] keeps one up; [`ask`] makes requests on it and replaces
 //! it once when it dies under one; [`lists`] keeps the catalogues; this file tells its state.
 
+mod advice;
 pub mod ask;
 pub mod catalogue;
 mod changes;
@@ -15,6 +16,7 @@ pub mod log;
 pub mod process;
 mod repair;
 mod slot;
+pub mod starts;
 mod story;
 mod verify;
 pub mod wire;
@@ -23,7 +25,7 @@ use std::{
     collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU16, Ordering},
+        atomic::{AtomicBool, AtomicU16, Ordering},
     },
     time::Duration,
 };
@@ -138,6 +140,8 @@ pub struct Upstream {
     refused: Mutex<HashMap<CapabilityType, Option<i64>>>,
     /// Cancelled when the last link that was evicted has ended.
     farewell: Mutex<CancellationToken>,
+    /// The last attempt to reach it failed.
+    failed: AtomicBool,
     log_level: Mutex<Option<LogLevel>>,
     /// Somebody wants it now.
     nudge: Notify,
@@ -175,6 +179,7 @@ impl Upstream {
             used: Mutex::new(Instant::now()),
             refused: Mutex::default(),
             farewell: Mutex::new(farewell),
+            failed: AtomicBool::new(false),
             log_level: Mutex::default(),
             nudge: Notify::new(),
             ended: CancellationToken::new(),
@@ -231,6 +236,18 @@ impl Upstream {
         &self.dialler
     }
 
+    /// Somebody waits for this very upstream: its start waits for no other's.
+    pub fn hurry(&self) {
+        if !self.link.is_up() {
+            self.dialler.start.hurry();
+        }
+    }
+
+    /// While its program starts: how far that is.
+    pub fn progress(&self) -> Option<String> {
+        self.dialler.start.progress(self.log())
+    }
+
     pub fn now(&self) -> Moment {
         self.clock.now()
     }
@@ -263,12 +280,16 @@ impl Upstream {
     /// Why it can't serve, as an app is told.
     pub fn fault(&self) -> Fault {
         let standing = self.standing();
-        let reason = standing.state.reason().unwrap_or("it is still starting");
-        let code = match standing.state {
-            State::NeedsSignIn { .. } => Code::UpstreamNeedsSignIn,
-            _ => Code::UpstreamUnavailable,
+        let reason = match (standing.state.reason(), self.progress()) {
+            (Some(reason), _) => reason.to_owned(),
+            (None, Some(progress)) => format!("it is still starting ({progress})"),
+            (None, None) => "it is still starting".to_owned(),
         };
-        Fault::new(code, Some(&self.name), format!("{} is unavailable: {reason}", self.name))
+        let (code, words) = match standing.state {
+            State::NeedsSignIn { .. } => (Code::UpstreamNeedsSignIn, ""),
+            _ => (Code::UpstreamUnavailable, "is unavailable: "),
+        };
+        Fault::new(code, Some(&self.name), format!("{} {words}{reason}", self.name))
             .since(Some(standing.since))
     }
 
@@ -300,7 +321,9 @@ impl Upstream {
     /// Drops the link and makes a new one. A user's restart also clears what a rate limit held.
     pub async fn restart(self: &Arc<Self>) -> Result<(), Fault> {
         lock(&self.starts).clear();
+        self.failed.store(false, Ordering::Relaxed);
         lock(&self.story).expect();
+        self.hurry();
         if let Some(link) = self.link.take() {
             link.close().await;
         }
@@ -473,8 +496,9 @@ impl Upstream {
 
     /// Only the user can help; nothing is evicted and nothing retried.
     pub fn needs_sign_in(&self, failure: &Failure) {
-        self.note_failure(failure);
-        self.set_state(State::NeedsSignIn { reason: failure.reason.clone() });
+        let failure = advice::advised(failure.clone(), &self.definition().transport, &self.name);
+        self.note_failure(&failure);
+        self.set_state(State::NeedsSignIn { reason: failure.reason });
     }
 
     /// The one function that stores the state and announces the change.
@@ -506,10 +530,10 @@ impl Upstream {
             _ => Code::UpstreamUnavailable,
         };
         let words = match code {
-            Code::UpstreamNeedsSignIn => "wants a sign-in",
-            _ => "is unavailable",
+            Code::UpstreamNeedsSignIn => "",
+            _ => "is unavailable: ",
         };
-        Fault::new(code, Some(&self.name), format!("{} {words}: {}", self.name, failure.reason))
+        Fault::new(code, Some(&self.name), format!("{} {words}{}", self.name, failure.reason))
             .since(Some(self.standing.borrow().since))
     }
 

@@ -14,18 +14,19 @@ const CONSEQUENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub struct Story {
     /// What the failure behind the next state may be called in the journal, and when it came.
-    because: Option<Cause>,
+    because: Option<Because>,
     outage: Option<Outage>,
+    /// The server forgot its session: a new one is no heal that anybody wants to hear of.
+    renewing: bool,
     /// The user wanted a new link, so the old one's end is no loss.
     expected: bool,
 }
 
 #[derive(Debug)]
-struct Cause {
+struct Because {
     at: Moment,
     words: String,
-    /// The server has only forgotten its session.
-    session: bool,
+    session_lost: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +37,6 @@ struct Outage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
-    /// Only the session was forgotten; nobody has to hear of it.
-    Session,
     /// The link died; whether a fresh one can be had isn't known yet.
     Lost,
     /// A fresh one could not be had.
@@ -47,11 +46,11 @@ enum Depth {
 impl Story {
     /// Why the state that follows is what it is. Whether it isn't just what another failure led to.
     pub fn failed(&mut self, now: Moment, failure: &Failure) -> bool {
-        let caused = |at: Moment| at.until(now) < CONSEQUENCE;
-        let first = !self.because.as_ref().is_some_and(|cause| caused(cause.at));
+        let caused = |first: &Because| first.at.until(now) < CONSEQUENCE;
+        let first = !self.because.as_ref().is_some_and(caused);
         if first {
-            let session = failure.kind == FailureKind::SessionLost;
-            self.because = Some(Cause { at: now, words: failure.plainly(), session });
+            let session_lost = failure.kind == FailureKind::SessionLost;
+            self.because = Some(Because { at: now, words: failure.plainly(), session_lost });
         }
         first
     }
@@ -68,11 +67,10 @@ impl Story {
     /// The state turned from one into the other.
     pub fn turned(&mut self, now: Moment, old: &State, new: &State) -> Option<Fact> {
         match new {
+            State::Ready | State::Degraded { .. } if is_up(old) => None,
             State::Ready | State::Degraded { .. } => {
-                if !is_up(old) {
-                    (self.expected, self.because) = (false, None);
-                }
-                None
+                (self.expected, self.because) = (false, None);
+                std::mem::take(&mut self.renewing).then_some(Fact::SessionRenewed)
             }
             State::Disabled | State::Idle => {
                 self.outage = None;
@@ -89,7 +87,6 @@ impl Story {
         let outage = self.outage.take()?;
         let after_ms = outage.since.until(now).as_millis() as u64;
         Some(match outage.depth {
-            Depth::Session => Fact::SessionRenewed,
             Depth::Lost => Fact::Healed { after_ms },
             Depth::Down => Fact::Recovered { after_ms },
         })
@@ -103,19 +100,22 @@ impl Story {
         if self.expected {
             return None;
         }
-        let session = self.because.as_ref().is_some_and(|cause| cause.session);
+        let session_lost = self.because.as_ref().is_some_and(|because| because.session_lost);
         let because = self.because();
         // A link that dies before it proved itself goes on with the outage that it was to end.
         if self.outage.is_some() {
             return None;
         }
-        let depth = if session { Depth::Session } else { Depth::Lost };
-        self.outage = Some(Outage { since: now, depth });
-        (depth == Depth::Lost).then_some(Fact::Lost { because })
+        if session_lost {
+            self.renewing = true;
+            return None;
+        }
+        self.outage = Some(Outage { since: now, depth: Depth::Lost });
+        Some(Fact::Lost { because })
     }
 
     fn down(&mut self, now: Moment, new: &State) -> Option<Fact> {
-        self.expected = false;
+        (self.expected, self.renewing) = (false, false);
         let because = self.because();
         let outage = self.outage.get_or_insert(Outage { since: now, depth: Depth::Lost });
         if outage.depth == Depth::Down {
@@ -130,7 +130,7 @@ impl Story {
     }
 
     fn because(&mut self) -> String {
-        let because = self.because.take().map(|cause| cause.words);
+        let because = self.because.take().map(|because| because.words);
         because.unwrap_or_else(|| "the connection was lost".to_owned())
     }
 }
@@ -210,17 +210,6 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_session_is_only_renewed() {
-        let mut told = Told::new();
-        told.up();
-        let forgotten = Failure::new(FailureKind::SessionLost, Ran::CertainlyNot, "not known");
-        told.story.failed(told.now, &forgotten);
-        assert_eq!(told.to(State::Connecting), None, "nothing is lost");
-        assert_eq!(told.to(State::Ready), None);
-        assert_eq!(told.story.proved(told.now), Some(Fact::SessionRenewed));
-    }
-
-    #[test]
     fn an_outage_is_told_once_however_often_it_is_tried() {
         let mut told = Told::new();
         told.up();
@@ -246,6 +235,22 @@ mod tests {
         told.later(40);
         told.up();
         assert_eq!(told.story.proved(told.now), Some(Fact::Healed { after_ms: 40 }));
+    }
+
+    #[test]
+    fn a_session_that_is_renewed_is_no_outage_and_one_that_can_not_be_is() {
+        let session_lost = Failure::new(FailureKind::SessionLost, Ran::CertainlyNot, "404");
+        let mut told = Told::new();
+        told.up();
+        told.story.failed(told.now, &session_lost);
+        assert_eq!(told.to(State::Connecting), None);
+        assert_eq!(told.to(State::Ready), Some(Fact::SessionRenewed));
+        assert_eq!(told.story.proved(told.now), None, "nobody had to be healed");
+        told.story.failed(told.now, &session_lost);
+        assert_eq!(told.to(State::Connecting), None);
+        told.later(3_000);
+        let because = "it refused".to_owned();
+        assert_eq!(told.fails("it refused"), Some(Fact::Unavailable { because }));
     }
 
     #[test]

@@ -79,7 +79,7 @@ async fn measure(arguments: &Arguments) -> Result<()> {
     drop(stdio);
 
     let mut http = Traygate::start().await?;
-    http.cli(&["add", &format!("http://127.0.0.1:{}/mcp", echo.port), "--name", "echo"])
+    http.cli(&["add", "echo", "--url", &format!("http://127.0.0.1:{}/mcp", echo.port)])
         .await?
         .ok()?;
     let target = Target::of(&http, "echo__echo").await?;
@@ -106,7 +106,7 @@ async fn idle(echo: &Serving, rounds: usize) -> Result<()> {
     let mut host = Traygate::start().await?;
     for at in 0..10 {
         let url = format!("http://127.0.0.1:{}/mcp", echo.port);
-        host.cli(&["add", &url, "--name", &format!("u{at}")]).await?.ok()?;
+        host.cli(&["add", &format!("u{at}"), "--url", &url]).await?.ok()?;
     }
     host.stop().await?;
     let mut starts = Vec::new();

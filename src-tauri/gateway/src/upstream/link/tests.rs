@@ -232,3 +232,55 @@ fn meta_keys(message: &Outgoing) -> Vec<String> {
     let meta = message.object("params").and_then(|params| params.object("_meta"));
     meta.unwrap_or_default().iter().map(|(key, _)| key.to_owned()).collect()
 }
+
+#[tokio::test]
+async fn noise_is_kept_and_warned_of_once() {
+    let stage = stage();
+    for line in ["Server v1 listening", "[info] ready", "{"] {
+        stage.says.send(Event::Noise(line.to_owned())).await.expect("the link reads");
+    }
+    stage.link.speaks_foreign().await;
+    let lines = stage.link.log.last(20);
+    let of = |from: &str| lines.iter().filter(|line| line.from == from).count();
+    assert_eq!(of("stdout"), 3);
+    assert_eq!(of("traygate"), 2, "one warning, and one hint at the framing: {lines:?}");
+    let why = stage.link.misunderstanding().expect("noise came");
+    assert!(why.contains("one JSON message a line") && why.contains("Server v1"), "{why}");
+}
+
+#[tokio::test]
+async fn an_error_without_an_id_is_remembered_while_several_wait() {
+    let stage = stage();
+    let begun = Instant::now();
+    let (mut one, mut two) = (stage.call(1).await, stage.call(1).await);
+    stage.says(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}"#).await;
+    for (tag, call) in [(1, &mut one), (2, &mut two)] {
+        stage.says(&format!(r#"{{"jsonrpc":"2.0","id":{tag},"result":{{"n":{tag}}}}}"#)).await;
+        let CallEvent::Result(result) = call.next().await else { panic!("no result") };
+        assert_eq!(result.get(), format!(r#"{{"n":{tag}}}"#));
+    }
+    assert_eq!(stage.link.stray_error(begun).as_deref(), Some("what?"));
+    assert_eq!(stage.link.stray_error(Instant::now()), None, "later requests have no part in it");
+}
+
+#[tokio::test]
+async fn late_doubled_and_unknown_answers_reach_nobody() {
+    let stage = stage();
+    let (dropped, mut call) = (stage.call(1).await, stage.call(1).await);
+    drop(dropped);
+    for text in [
+        r#"{"jsonrpc":"2.0","id":99,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{"late":true}}"#,
+        r#"{"jsonrpc":"2.0","result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":"2","result":{"mine":true}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"result":{"again":true}}"#,
+    ] {
+        stage.says(text).await;
+    }
+    let CallEvent::Result(result) = call.next().await else { panic!("no result") };
+    assert_eq!(result.get(), r#"{"mine":true}"#);
+    let mut next = stage.call(1).await;
+    stage.says(r#"{"jsonrpc":"2.0","id":3,"result":{"next":true}}"#).await;
+    let CallEvent::Result(result) = next.next().await else { panic!("no result") };
+    assert_eq!(result.get(), r#"{"next":true}"#);
+}

@@ -1,5 +1,5 @@
-//! `~`, `$NAME`, `${NAME}`, `${NAME:-default}` and `${env:NAME}` in what people write into
-//! definitions. No shell is involved: quotes, `$(…)`, `;` and `*` stay what they are.
+//! `$NAME`, `${NAME}`, `${NAME:-default}` and `${env:NAME}`, and `~` where there may be paths, in
+//! what people write into definitions. No shell is involved: quotes, `$(…)`, `;` and `*` stay what they are.
 
 /// Where a text stands in the definition, for the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +9,9 @@ pub enum Field<'a> {
     Cwd,
     /// The value of this variable.
     Env(&'a str),
+    Url,
+    /// The value of this header.
+    Header(&'a str),
 }
 
 /// What in a text can't be expanded. Never holds a value.
@@ -29,25 +32,32 @@ impl std::fmt::Display for Field<'_> {
             Self::Args => f.write_str("args"),
             Self::Cwd => f.write_str("cwd"),
             Self::Env(name) => write!(f, "env {name}"),
+            Self::Url => f.write_str("url"),
+            Self::Header(name) => write!(f, "header {name}"),
         }
     }
 }
 
 impl Scope<'_> {
     /// Expands one text. `$${` stands for a literal `${`. A `$NAME` that isn't set is an error only
-    /// where it can't be anything else: as the whole text or the beginning of a path.
+    /// where it can't be anything else: as the whole text, the beginning of a path, or what follows
+    /// the scheme in a header (`Bearer $NAME`).
     pub fn expand(&self, text: &str, field: Field) -> Result<String, Unexpandable> {
         let mut rest = text;
         let mut expanded = String::with_capacity(text.len());
-        if let Some((home, after)) = self.tilde(text) {
+        if !matches!(field, Field::Url | Field::Header(_))
+            && let Some((home, after)) = self.tilde(text)
+        {
             expanded.push_str(home);
             rest = after;
         }
         while let Some(at) = rest.find('$') {
             expanded.push_str(&rest[..at]);
             let reference = &rest[at..];
-            let (value, length) =
-                self.reference(reference, reference.len() == text.len(), field)?;
+            let before = &text[..text.len() - reference.len()];
+            let first =
+                before.is_empty() || (matches!(field, Field::Header(_)) && before.ends_with(' '));
+            let (value, length) = self.reference(reference, first, field)?;
             expanded.push_str(&value);
             rest = &reference[length..];
         }
@@ -84,7 +94,9 @@ impl Scope<'_> {
             return Ok(("$".to_owned(), 1));
         }
         match (self.variable)(name) {
-            Some(value) => Ok((value, length + 1)),
+            // `?$filter=…` is a URL's own.
+            Some(value) if first || field != Field::Url => Ok((value, length + 1)),
+            Some(_) => Ok(("$".to_owned(), 1)),
             // Elsewhere a lone dollar is no reference: a shell's script has variables of its own,
             // and a secret may well contain one, no part of which belongs in a message.
             None if !(first && stands_alone(&text[length + 1..], field)) => Ok(("$".to_owned(), 1)),
@@ -117,7 +129,8 @@ impl Scope<'_> {
 /// Whether a reference at the beginning of a text, with this behind it, can only be one.
 fn stands_alone(behind: &str, field: Field) -> bool {
     behind.is_empty()
-        || (!matches!(field, Field::Env(_)) && behind.starts_with(std::path::is_separator))
+        || (!matches!(field, Field::Env(_) | Field::Header(_))
+            && behind.starts_with(std::path::is_separator))
 }
 
 fn unset(name: &str, field: Field) -> Unexpandable {
@@ -193,6 +206,29 @@ mod tests {
             let message = expand(text, field).expect_err("not set");
             assert!(message.starts_with(words), "{message}");
         }
+    }
+
+    #[test]
+    fn a_url_and_a_header_are_filled_in_too() {
+        for (text, field, expected) in [
+            ("https://${GW_T:-x}.example/${env:HOME}", Field::Url, "https://v 1.example//home/ann"),
+            ("$HOME/mcp", Field::Url, "/home/ann/mcp"),
+            ("http://x/?$HOME=1", Field::Url, "http://x/?$HOME=1"),
+            ("~/x", Field::Url, "~/x"),
+            ("Bearer ${GW_T}", Field::Header("Authorization"), "Bearer v 1"),
+            ("Bearer $GW_T", Field::Header("Authorization"), "Bearer v 1"),
+            ("~/x", Field::Header("X"), "~/x"),
+            ("pa$word $", Field::Header("X"), "pa$word $"),
+        ] {
+            assert_eq!(expand(text, field).as_deref(), Ok(expected), "{text}");
+        }
+        let missing = "GW_MISSING is not set (header Authorization)";
+        for text in ["Bearer $GW_MISSING", "Bearer ${GW_MISSING}", "$GW_MISSING"] {
+            let message = expand(text, Field::Header("Authorization")).expect_err("not set");
+            assert!(message.starts_with(missing), "{message}");
+        }
+        let message = expand("https://${GW_MISSING}/", Field::Url).expect_err("not set");
+        assert!(message.starts_with("GW_MISSING is not set (url)"), "{message}");
     }
 
     #[test]

@@ -14,6 +14,8 @@ use std::{
 
 use tokio::sync::Mutex;
 
+use super::children::Children;
+
 /// How long the shell's start-up files may take.
 #[cfg(unix)]
 const BUDGET: Duration = Duration::from_secs(3);
@@ -24,14 +26,14 @@ static KNOWN: Mutex<Option<(Instant, Arc<OsStr>)>> = Mutex::const_new(None);
 
 /// The path on which commands are searched: the login shell's, then Traygate's own, then the
 /// usual places. The shell is asked again only if its answer is older than `age`.
-pub async fn search_path(age: Duration) -> Arc<OsStr> {
+pub async fn search_path(age: Duration, children: &Arc<Children>) -> Arc<OsStr> {
     let mut known = KNOWN.lock().await;
     if let Some((at, path)) = &*known
         && at.elapsed() <= age
     {
         return path.clone();
     }
-    let login = path_of_login_shell().await;
+    let login = path_of_login_shell(children).await;
     let own = env::var_os("PATH");
     let path: Arc<OsStr> = merge(&[login, own], &usual_places()).into();
     *known = Some((Instant::now(), path.clone()));
@@ -39,10 +41,10 @@ pub async fn search_path(age: Duration) -> Arc<OsStr> {
 }
 
 #[cfg(unix)]
-async fn path_of_login_shell() -> Option<OsString> {
+async fn path_of_login_shell(children: &Arc<Children>) -> Option<OsString> {
     let shell = env::var_os("SHELL").filter(|shell| !shell.is_empty()).map(PathBuf::from);
     let shell = shell.or_else(super::os::shell_of_user).unwrap_or_else(|| "/bin/sh".into());
-    let path = ask(&shell, BUDGET).await;
+    let path = ask(&shell, BUDGET, children).await;
     if path.is_none() {
         tracing::info!(shell = %shell.display(), "the login shell doesn't tell its PATH");
     }
@@ -51,14 +53,14 @@ async fn path_of_login_shell() -> Option<OsString> {
 
 /// There are no login shells; the user's own `PATH` is given to every program.
 #[cfg(windows)]
-async fn path_of_login_shell() -> Option<OsString> {
+async fn path_of_login_shell(_children: &Arc<Children>) -> Option<OsString> {
     None
 }
 
 /// What `shell` has in `PATH` after it has read its start-up files as for a terminal. `None` if it
 /// doesn't say within `budget`; it is ended then, in the background.
 #[cfg(unix)]
-async fn ask(shell: &Path, budget: Duration) -> Option<OsString> {
+async fn ask(shell: &Path, budget: Duration, children: &Arc<Children>) -> Option<OsString> {
     let mut command = tokio::process::Command::new(shell);
     command
         // Interactive too: that is where nvm and its like are set up.
@@ -71,7 +73,7 @@ async fn ask(shell: &Path, budget: Duration) -> Option<OsString> {
         .env("TERM", "dumb")
         .env("DISABLE_AUTO_UPDATE", "true")
         .env("ZSH_TMUX_AUTOSTART", "false");
-    let mut group = super::group::Group::spawn(command).ok()?;
+    let mut group = super::group::Group::spawn(command, children).ok()?;
     let (_, stdout, _) = group.stdio();
     let answer = tokio::time::timeout(budget, marked(stdout?)).await;
     if let Ok(Some(path)) = answer {
@@ -169,7 +171,7 @@ mod tests {
             echo "welcome home"; printf 'no line end'
             PATH=/from/profile:$PATH; export PATH
             eval "$4"; echo bye"#;
-        let path = ask(&shell(&folder, script), BUDGET).await.expect("an answer");
+        let path = ask(&shell(&folder, script), BUDGET, &Children::new()).await.expect("an answer");
         assert!(path.to_string_lossy().starts_with("/from/profile:/"), "{path:?}");
         assert!(!path.to_string_lossy().contains('\n'), "{path:?}");
     }
@@ -180,7 +182,7 @@ mod tests {
         let script = r#"sleep 30 & echo $! > "$0.pid"; eval "$4""#;
         let shell = shell(&folder, script);
         let started = Instant::now();
-        assert!(ask(&shell, BUDGET).await.is_some());
+        assert!(ask(&shell, BUDGET, &Children::new()).await.is_some());
         assert!(started.elapsed() < BUDGET, "the answer is enough");
         let left = fs::read_to_string(shell.with_extension("pid")).expect("its id is noted");
         let ended =
@@ -194,7 +196,7 @@ mod tests {
     async fn a_shell_that_hangs_is_ended_with_its_children() {
         let folder = folder();
         let shell = shell(&folder, r#"sleep 30 & echo $! > "$0.pid"; wait"#);
-        assert_eq!(ask(&shell, Duration::from_millis(500)).await, None);
+        assert_eq!(ask(&shell, Duration::from_millis(500), &Children::new()).await, None);
         let left = fs::read_to_string(shell.with_extension("pid")).expect("its id is noted");
         let stat = format!("/proc/{}/stat", left.trim());
         let gone = async {
@@ -208,8 +210,8 @@ mod tests {
     #[tokio::test]
     async fn a_shell_that_fails_or_is_missing_tells_nothing() {
         let folder = folder();
-        assert_eq!(ask(&shell(&folder, "exit 3"), BUDGET).await, None);
-        assert_eq!(ask(&folder.path().join("missing"), BUDGET).await, None);
+        assert_eq!(ask(&shell(&folder, "exit 3"), BUDGET, &Children::new()).await, None);
+        assert_eq!(ask(&folder.path().join("missing"), BUDGET, &Children::new()).await, None);
     }
 
     #[tokio::test]
@@ -220,7 +222,8 @@ mod tests {
         for real in ["/bin/sh", "/bin/bash", "/bin/zsh"] {
             if Path::new(real).exists() {
                 let shell = shell(&folder, &format!(r#"HOME={home} exec {real} "$@""#));
-                let path = ask(&shell, Duration::from_secs(20)).await.expect(real);
+                let path =
+                    ask(&shell, Duration::from_secs(20), &Children::new()).await.expect(real);
                 // zsh has start-up files of its own.
                 let path = path.to_string_lossy().into_owned();
                 assert!(real == "/bin/zsh" || path.starts_with("/from/profile:"), "{real}: {path}");

@@ -10,6 +10,7 @@ use std::{
     fmt, io,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 
@@ -17,15 +18,28 @@ use tokio::process::Command;
 
 use super::wire::{Failure, FailureKind, Ran};
 
+mod batch;
+mod children;
 mod environment;
-mod expand;
+pub(super) mod expand;
 mod group;
+#[cfg(unix)]
+mod leader;
 mod login_shell;
 #[cfg(unix)]
 mod os;
+#[cfg(unix)]
+mod roll;
 mod search;
+#[cfg(unix)]
+mod table;
+#[cfg(unix)]
+mod watcher;
 
+pub use children::{Children, Watch};
 pub use group::{Exit, Group};
+#[cfg(unix)]
+pub use {roll::end_left_behind, watcher::run_if_asked};
 
 use expand::{Field, Scope, Unexpandable};
 
@@ -59,15 +73,16 @@ impl fmt::Debug for Program {
 
 impl Program {
     /// Starts the program with all three standard streams piped.
-    pub async fn start(&self) -> Result<Group, Failure> {
-        let ready = match self.ready(&login_shell::search_path(Duration::MAX).await) {
+    pub async fn start(&self, children: &Arc<Children>) -> Result<Group, Failure> {
+        let ready = match self.ready(&login_shell::search_path(Duration::MAX, children).await) {
             Err(Unready::Command(search::NotFound::OnPath { .. })) => {
-                self.ready(&login_shell::search_path(PATH_RETRY).await)
+                self.ready(&login_shell::search_path(PATH_RETRY, children).await)
             }
             ready => ready,
         };
         let ready = ready.map_err(|why| misconfigured(why.to_string()))?;
-        Group::spawn(ready.command()).map_err(|error| refused(&ready.program, &error))
+        let command = ready.command().map_err(|why| misconfigured(why.to_string()))?;
+        Group::spawn(command, children).map_err(|error| refused(&ready.program, &error))
     }
 
     /// Fills everything in and finds the program on `path`, or on the definition's own `PATH`.
@@ -160,17 +175,38 @@ struct Ready {
 }
 
 impl Ready {
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+    fn command(&self) -> Result<Command, batch::Unpassable> {
+        let mut command = self.called()?;
         command
-            .args(&self.args)
             .env_clear()
             .envs(&self.environment)
             .current_dir(&self.cwd)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        command
+        Ok(command)
+    }
+
+    #[cfg(not(windows))]
+    #[allow(clippy::unnecessary_wraps)] // on Windows not everything can be passed
+    fn called(&self) -> Result<Command, batch::Unpassable> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args);
+        Ok(command)
+    }
+
+    /// `npx` is a script there, `npx.cmd`, which only the command processor runs.
+    #[cfg(windows)]
+    fn called(&self) -> Result<Command, batch::Unpassable> {
+        if batch::is_script(&self.program) {
+            let line = batch::command_line(&self.program.display().to_string(), &self.args)?;
+            let mut command = Command::new(batch::command_processor());
+            command.raw_arg(line);
+            return Ok(command);
+        }
+        let mut command = Command::new(&self.program);
+        command.args(&self.args);
+        Ok(command)
     }
 }
 

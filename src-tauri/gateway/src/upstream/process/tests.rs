@@ -24,7 +24,7 @@ fn executable(path: &Path, script: &str) {
 
 /// The lines that a program prints.
 async fn output(program: &Program) -> Vec<String> {
-    let mut group = program.start().await.expect("it starts");
+    let mut group = program.start(&Children::new()).await.expect("it starts");
     let (_, stdout, _) = group.stdio();
     let mut text = String::new();
     stdout.expect("piped").read_to_string(&mut text).await.expect("text");
@@ -34,7 +34,7 @@ async fn output(program: &Program) -> Vec<String> {
 }
 
 async fn reason(program: &Program) -> String {
-    let failure = program.start().await.expect_err("it can't start");
+    let failure = program.start(&Children::new()).await.expect_err("it can't start");
     assert_eq!((failure.kind, failure.ran), (FailureKind::Misconfigured, Ran::CertainlyNot));
     failure.reason
 }

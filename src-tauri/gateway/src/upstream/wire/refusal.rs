@@ -76,7 +76,7 @@ pub(super) fn session_lost() -> Failure {
 /// The status and what the body says about it.
 fn in_words(status: StatusCode, body: &[u8]) -> String {
     match body::extract(&String::from_utf8_lossy(body)) {
-        words if words.is_empty() => format!("answered {status}"),
+        words if words.is_empty() || words == status.to_string() => format!("answered {status}"),
         words => format!("answered {status}: {words}"),
     }
 }

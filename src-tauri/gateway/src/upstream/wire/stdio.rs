@@ -18,7 +18,7 @@ use crate::{
     definition::Era,
     upstream::{
         log::{LINE_LENGTH, Mark, UpstreamLog},
-        process::{Exit, Group, Program},
+        process::{Children, Exit, Group, Program},
     },
 };
 
@@ -27,6 +27,7 @@ mod message;
 mod writer;
 
 use lines::Lines;
+pub use message::foreign_framing;
 
 /// How much is read at once.
 const READ: usize = 64 * 1024;
@@ -44,14 +45,15 @@ const LAST_WORDS: usize = 3;
 /// How much of each of them is repeated, in bytes.
 const LAST_WORD: usize = 300;
 
-/// Starts `program`. Its standard error goes to `log`.
+/// Starts `program` as one of these children. Its standard error goes to `log`.
 pub async fn spawn(
     program: &Program,
+    children: &Arc<Children>,
     log: &Arc<UpstreamLog>,
     bounds: Bounds,
 ) -> Result<(Arc<dyn Wire>, Events), Failure> {
     let words_from = log.mark();
-    let mut group = program.start().await?;
+    let mut group = program.start(children).await?;
     let (Some(stdin), Some(stdout), Some(stderr)) = group.stdio() else {
         return Err(Failure::new(FailureKind::Gone, Ran::CertainlyNot, "a pipe is missing"));
     };
@@ -60,7 +62,7 @@ pub async fn spawn(
     let closing = CancellationToken::new();
     let (ended, over) = (CancellationToken::new(), CancellationToken::new());
 
-    let reader = Reader { bounds, events: events.clone(), log: log.clone(), ended: ended.clone() };
+    let reader = Reader { bounds, events: events.clone(), ended: ended.clone() };
     let life = Life {
         reader: tokio::spawn(reader.read(stdout)),
         writer: tokio::spawn(writer::write(stdin, letters, closing.clone())),
@@ -227,7 +229,6 @@ fn quoted(mut words: Vec<String>) -> String {
 struct Reader {
     bounds: Bounds,
     events: mpsc::Sender<Event>,
-    log: Arc<UpstreamLog>,
     ended: CancellationToken,
 }
 
@@ -235,7 +236,6 @@ impl Reader {
     async fn read(self, mut stdout: ChildStdout) {
         let mut lines = Lines::new(self.bounds.message);
         let mut buffer = vec![0; READ];
-        let mut advised = false;
         loop {
             let length = self.next(&mut stdout, &mut buffer).await;
             let mut read = &buffer[..length];
@@ -245,7 +245,6 @@ impl Reader {
                 let mut found = Vec::with_capacity(1);
                 message::read_line(line, self.bounds, |event| found.push(event));
                 for event in found {
-                    self.advise(&event, &mut advised);
                     // With the link gone the program is still read: it must not block on its way
                     // out.
                     let _ = self.events.send(event).await;
@@ -265,17 +264,6 @@ impl Reader {
             () = self.ended.cancelled() => {}
         }
         time::timeout(SILENCE, stdout.read(buffer)).await.map_or(0, |read| read.unwrap_or(0))
-    }
-
-    /// Says once what a program with another framing does wrong.
-    fn advise(&self, event: &Event, advised: &mut bool) {
-        if let Event::Noise(text) = event
-            && !*advised
-            && let Some(advice) = message::foreign_framing(text)
-        {
-            self.log.push("traygate", advice);
-            *advised = true;
-        }
     }
 }
 

@@ -272,6 +272,25 @@ async fn a_notification_that_is_refused_says_so_to_its_sender() {
 }
 
 #[tokio::test]
+async fn a_notification_is_accepted_with_any_success() {
+    let mut server = Server::start().await;
+    let mut client = Client::of(&server.url());
+    handshake(&mut server, &mut client).await.reply(StatusCode::METHOD_NOT_ALLOWED);
+    for answer in [
+        StatusCode::OK.into_response(),
+        StatusCode::ACCEPTED.into_response(),
+        StatusCode::NO_CONTENT.into_response(),
+        json("null").into_response(),
+        events(": nothing\n\n"),
+    ] {
+        let (sent, ()) = tokio::join!(client.send(Kind::Response), async {
+            server.next().await.reply(answer);
+        });
+        sent.expect("accepted");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_that_ends_early_is_taken_up_behind_its_last_event() {
     let mut server = Server::start().await;
     let mut client = Client::of(&server.url());

@@ -27,7 +27,8 @@ impl Started {
             cwd: None,
         };
         let log = Arc::new(UpstreamLog::new());
-        let (wire, events) = spawn(&program, &log, bounds).await.expect("it starts");
+        let (wire, events) =
+            spawn(&program, &Children::new(), &log, bounds).await.expect("it starts");
         Self { wire, events, log }
     }
 
@@ -152,8 +153,6 @@ say(b'{"jsonrpc":"2.0","id":5,"result":5}')
         assert_eq!(server.message().await, expected);
     }
     assert_eq!(server.closed().await, "the server exited with code 0");
-    let advice = server.log.last(10).into_iter().find(|line| line.from == "traygate");
-    assert!(advice.expect("one hint").text.contains("one JSON message a line"));
 }
 
 #[tokio::test]
@@ -307,7 +306,7 @@ sys.stdin.read()
 #[tokio::test]
 async fn a_send_that_was_never_begun_certainly_did_not_run() {
     let (lanes, letters) = writer::lanes();
-    let mut group = deaf().start().await.expect("it starts");
+    let mut group = deaf().start(&Children::new()).await.expect("it starts");
     let (stdin, _stdout, _stderr) = group.stdio();
     let closing = CancellationToken::new();
     let writing = tokio::spawn(writer::write(stdin.expect("piped"), letters, closing.clone()));
@@ -335,7 +334,7 @@ async fn a_cancellation_overtakes_what_is_not_yet_begun() {
         kind: Kind::Notification { method: "notifications/cancelled".to_owned() },
     };
     let program = Program { command: "cat".into(), args: Vec::new(), ..deaf() };
-    let mut group = program.start().await.expect("it starts");
+    let mut group = program.start(&Children::new()).await.expect("it starts");
     let (stdin, stdout, _stderr) = group.stdio();
     let patience = PATIENCE;
     let mut abandoned = Box::pin(lanes.send(request(&b"abandoned"[..]), patience));
