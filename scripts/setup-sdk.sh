@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs, pinned, what the end-to-end tests drive: the official SDKs' clients and the real servers.
+# Installs, pinned, what the end-to-end tests drive: the official SDKs' clients, the real servers, and the
+# protocol's conformance suite with the Node.js that it needs.
 # Nothing is done where it is already in place.
 set -eu
 cd "$(dirname "$0")/../tests/sdk"
@@ -10,6 +11,13 @@ fresh() { [ -f "$1" ] && cmp -s "$1" "$2"; }
 if ! fresh ts/node_modules/.stamp ts/package-lock.json; then
     (cd ts && npm ci --silent --no-audit --no-fund --ignore-scripts)
     cp ts/package-lock.json ts/node_modules/.stamp
+fi
+
+if ! fresh conformance/node_modules/.stamp conformance/package-lock.json; then
+    # The one package whose script is wanted fetches the Node.js of its own version for this machine.
+    (cd conformance && npm ci --silent --no-audit --no-fund --ignore-scripts \
+        && cd node_modules/node && node installArchSpecificPackage >/dev/null)
+    cp conformance/package-lock.json conformance/node_modules/.stamp
 fi
 
 if ! fresh py/.venv/.stamp py/requirements.txt; then

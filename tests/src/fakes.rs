@@ -15,6 +15,7 @@ use crate::{
     fake::{
         control_dir::{Arm, ControlDir, Failure, LogEntry},
         options::{FakeEra, FakeTransport},
+        server::ListenEnd,
     },
     process,
 };
@@ -242,25 +243,40 @@ impl Fake {
         Ok(self.dir.set_list(member, items)?)
     }
 
+    /// What the results of a method say about their reuse, page by page: `"ttlMs":-1`.
+    pub fn set_hints(&self, method: &str, pages: &[&str]) -> Result<()> {
+        Ok(self.dir.set_hints(method, pages)?)
+    }
+
     /// Sends `list_changed` of `tools`, `prompts` or `resources`, or updated of a URI, to all who
     /// want it; returns how many that were.
     pub async fn announce(&self, what: &str) -> Result<u64> {
-        let mut told = 0;
+        self.control("announce", &json!({"what": what}), "told").await
+    }
+
+    /// Ends all subscriptions; returns how many that were.
+    pub async fn end_listens(&self, how: ListenEnd) -> Result<u64> {
+        self.control("end-listens", &json!({"how": how}), "ended").await
+    }
+
+    /// Asks each living process; the sum of what they answered.
+    async fn control(&self, route: &str, body: &Value, counted: &str) -> Result<u64> {
+        let mut sum = 0;
         for address in self.dir.alive()?.values() {
             let answer = reqwest::Client::builder()
                 .no_proxy()
                 .build()?
-                .post(format!("{address}/announce"))
+                .post(format!("{address}/{route}"))
                 .header("content-type", "application/json")
-                .body(json!({"what": what}).to_string())
+                .body(body.to_string())
                 .timeout(DEADLINE)
                 .send()
                 .await
                 .context("the fake's control API")?;
-            let told_there: Value = serde_json::from_str(&answer.text().await?)?;
-            told += told_there["told"].as_u64().unwrap_or_default();
+            let answer: Value = serde_json::from_str(&answer.text().await?)?;
+            sum += answer[counted].as_u64().unwrap_or_default();
         }
-        Ok(told)
+        Ok(sum)
     }
 
     /// `announce`, once somebody listens.

@@ -7,6 +7,7 @@ pub mod fake;
 pub mod fakes;
 pub mod json;
 pub mod process;
+pub mod proxy;
 pub mod sdk;
 pub mod traygate;
 

@@ -35,6 +35,27 @@ pub fn python() -> PathBuf {
     installed("py/.venv/bin/python")
 }
 
+/// The official conformance suite against a URL: one scenario, of the modern revision. Returns what
+/// it said, if every check of it passed.
+pub async fn conformance(url: &str, scenario: &str) -> Result<String> {
+    let node = installed("conformance/node_modules/node/bin/node");
+    let suite =
+        installed("conformance/node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    let output = tokio::process::Command::new(node)
+        .arg(suite)
+        .args(["server", "--url", url, "--scenario", scenario, "--spec-version", "2026-07-28"])
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(6 * DEADLINE, output).await.context("it hangs")??;
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    ensure!(output.status.success(), "{scenario} ended with {}: {said}", output.status);
+    Ok(said)
+}
+
 /// The official clients, by package and era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sdk {

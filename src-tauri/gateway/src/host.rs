@@ -109,7 +109,7 @@ impl Host {
         end_left_behind(&paths).await;
         let children = Children::new();
         let watch = children.watch(&paths.data).await;
-        let gateway = Gateway::open(store, port, children).await?;
+        let gateway = Gateway::open(store, port, children, &paths.cache).await?;
 
         let token = new_token("");
         let place = Arc::new(Place {

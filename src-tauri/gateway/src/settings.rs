@@ -15,6 +15,8 @@ use crate::{
 
 /// Keys that begin so hold Traygate's own state; they are no settings of the user's.
 pub const INTERNAL: &str = "internal.";
+/// Whether public catalogues are kept over a restart.
+pub const SNAPSHOT: &str = "snapshot";
 
 /// All settings, read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub struct Settings {
     pub notifications: bool,
     pub journal_events_days: Kept,
     pub journal_calls_days: Kept,
+    /// Whether public catalogues are kept over a restart.
+    pub snapshot: bool,
     /// As a browser writes them: `https://example.org`.
     pub allowed_origins: Vec<String>,
 }
@@ -77,7 +81,7 @@ struct Setting {
     normalise: fn(&str) -> Option<String>,
 }
 
-const SETTINGS: [Setting; 11] = [
+const SETTINGS: [Setting; 12] = [
     Setting {
         key: "port",
         default: "8717",
@@ -149,6 +153,13 @@ const SETTINGS: [Setting; 11] = [
         normalise: |text| value::days(text).map(value::show_days),
     },
     Setting {
+        key: SNAPSHOT,
+        default: "on",
+        about: "whether lists that upstreams declare public are kept for the next start",
+        allowed: value::SWITCH,
+        normalise: |text| value::switch(text).map(|on| value::show_switch(on).to_owned()),
+    },
+    Setting {
         key: "allowed_origins",
         default: "",
         about: "web origins that may use the endpoint, with a comma between",
@@ -172,6 +183,7 @@ impl Settings {
             notifications: reading.get("notifications", value::switch),
             journal_events_days: reading.get("journal_events_days", value::days),
             journal_calls_days: reading.get("journal_calls_days", value::days),
+            snapshot: reading.get(SNAPSHOT, value::switch),
             allowed_origins: reading.get("allowed_origins", value::origins),
         };
         (settings, reading.notes)
@@ -271,6 +283,7 @@ mod tests {
             notifications: true,
             journal_events_days: Kept::Days(30),
             journal_calls_days: Kept::Days(30),
+            snapshot: true,
             allowed_origins: Vec::new(),
         };
         assert_eq!(Settings::from_stored(&BTreeMap::new()), (expected, Vec::new()));
@@ -295,6 +308,7 @@ mod tests {
             ("notifications", "No", "off"),
             ("journal_events_days", " 7 ", "7"),
             ("journal_calls_days", "For ever", "forever"),
+            ("snapshot", "False", "off"),
             ("allowed_origins", "", ""),
             (
                 "allowed_origins",
@@ -331,6 +345,7 @@ mod tests {
             ("notifications", "maybe"),
             ("journal_events_days", "0"),
             ("journal_calls_days", "36501"),
+            ("snapshot", "sometimes"),
             ("allowed_origins", "*"),
             ("allowed_origins", "example.org"),
             ("allowed_origins", "https://example.org/path"),

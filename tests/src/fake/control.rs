@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 use super::{
     control_dir::{Arm, LogEntry},
-    server::Fake,
+    server::{Fake, ListenEnd},
 };
 
 type Failed = (StatusCode, String);
@@ -31,6 +31,7 @@ pub async fn start(fake: Arc<Fake>) -> anyhow::Result<()> {
         .route("/disarm", post(disarm))
         .route("/lists", post(lists))
         .route("/announce", post(announce))
+        .route("/end-listens", post(end_listens))
         .with_state(fake);
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, routes).await {
@@ -96,4 +97,14 @@ struct Announce {
 
 async fn announce(State(fake): State<Arc<Fake>>, Json(body): Json<Announce>) -> Json<Value> {
     Json(json!({"told": fake.announce(&body.what)}))
+}
+
+#[derive(Deserialize)]
+struct EndListens {
+    how: ListenEnd,
+}
+
+async fn end_listens(State(fake): State<Arc<Fake>>, Json(body): Json<EndListens>) -> Json<Value> {
+    // Without a listener there is nobody to end.
+    Json(json!({"ended": fake.ends.send(body.how).unwrap_or_default()}))
 }

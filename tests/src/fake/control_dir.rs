@@ -4,6 +4,7 @@
 //! * `log.jsonl`: what the fake saw and did, one JSON object a line;
 //! * `arms/`: one file for each failure to come; whoever removes the file commits the failure;
 //! * `lists.json`: what the fake lists instead of its own sets;
+//! * `hints.json`: what its results say about their reuse, instead of what its options have;
 //! * `control/<pid>`: the address of that process's control API.
 
 use std::{
@@ -42,6 +43,9 @@ pub struct Arm {
     /// For `http-status`: seconds.
     #[serde(default)]
     pub retry_after: Option<u64>,
+    /// Waits for a page after the first.
+    #[serde(default)]
+    pub on_cursor: bool,
 }
 
 fn once() -> u32 {
@@ -85,6 +89,7 @@ impl Arm {
             code: 0,
             text: String::new(),
             retry_after: None,
+            on_cursor: false,
         }
     }
 
@@ -119,6 +124,12 @@ impl Arm {
     #[must_use]
     pub fn ms(mut self, ms: u64) -> Self {
         self.ms = ms;
+        self
+    }
+
+    #[must_use]
+    pub fn on_cursor(mut self) -> Self {
+        self.on_cursor = true;
         self
     }
 
@@ -246,22 +257,18 @@ impl ControlDir {
         Ok(())
     }
 
-    /// The oldest failure that waits for this method.
-    pub fn take(&self, method: &str) -> io::Result<Option<Arm>> {
-        self.take_if(method, |_| true)
+    /// The oldest failure that waits for this method, and for a cursor only where there is one.
+    pub fn take(&self, method: &str, has_cursor: bool) -> io::Result<Option<Arm>> {
+        self.take_if(method, |arm| has_cursor || !arm.on_cursor)
     }
 
     /// The oldest one of this sort.
-    pub fn take_if(
-        &self,
-        method: &str,
-        wanted: impl Fn(Failure) -> bool,
-    ) -> io::Result<Option<Arm>> {
+    pub fn take_if(&self, method: &str, wanted: impl Fn(&Arm) -> bool) -> io::Result<Option<Arm>> {
         for path in self.armed()? {
             let Ok(text) = fs::read(&path) else { continue };
             let arm: Arm = serde_json::from_slice(&text)?;
             if arm.method == method
-                && wanted(arm.what)
+                && wanted(&arm)
                 && (arm.times == 0 || fs::remove_file(&path).is_ok())
             {
                 return Ok(Some(arm));
@@ -293,6 +300,31 @@ impl ControlDir {
 
     fn lists(&self) -> io::Result<BTreeMap<String, Vec<Box<RawValue>>>> {
         match fs::read(self.0.join("lists.json")) {
+            Ok(text) => Ok(serde_json::from_slice(&text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the results of a method carry as hints, page by page, the last one for all that follow:
+    /// members as text, such as `"ttlMs":-1`. In either era.
+    pub fn set_hints(&self, method: &str, pages: &[&str]) -> io::Result<()> {
+        let mut hints = self.all_hints()?;
+        hints.insert(method.to_owned(), pages.iter().map(|page| (*page).to_owned()).collect());
+        let hidden = self.0.join("hints.new");
+        fs::write(&hidden, serde_json::to_vec(&hints)?)?;
+        fs::rename(hidden, self.0.join("hints.json"))
+    }
+
+    /// Of one page, counted from 0.
+    pub fn hints(&self, method: &str, page: usize) -> io::Result<Option<String>> {
+        let mut pages = self.all_hints()?.remove(method).unwrap_or_default();
+        pages.truncate(page + 1);
+        Ok(pages.pop())
+    }
+
+    fn all_hints(&self) -> io::Result<BTreeMap<String, Vec<String>>> {
+        match fs::read(self.0.join("hints.json")) {
             Ok(text) => Ok(serde_json::from_slice(&text)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
             Err(error) => Err(error),

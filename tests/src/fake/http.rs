@@ -251,7 +251,7 @@ async fn sse_post(
     // Here a status comes before anything is looked at; the answer has another stream.
     let method = serde_json::from_str::<serde_json::Value>(&body).unwrap_or_default();
     let method = method["method"].as_str().unwrap_or_default();
-    if let Ok(Some(arm)) = fake.dir.take_if(method, |what| what == Failure::HttpStatus) {
+    if let Ok(Some(arm)) = fake.dir.take_if(method, |arm| arm.what == Failure::HttpStatus) {
         return refused(&arm);
     }
     let headers = Some(flat(&headers));

@@ -68,6 +68,9 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// No answer at all: the stream is closed.
+    pub const CLOSED: Self = Self { code: 0, message: String::new(), data: None, status: 0 };
+
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None, status: 200 }
     }

@@ -7,7 +7,7 @@ use super::{
     content,
     message::{Message, Refusal, notification, with_members},
     options::{Cursors, Scope},
-    server::{Caller, Fake, Listen, Served, Session},
+    server::{Caller, Fake, Listen, ListenEnd, Served, Session},
 };
 
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
@@ -130,11 +130,20 @@ impl Fake {
             "instructions": "instructions of the fake upstream",
             "_meta": {"io.modelcontextprotocol/serverInfo": self.server_info()},
         });
-        self.cacheable(&result.to_string(), Served::Modern)
+        self.cacheable(&result.to_string(), Served::Modern, "server/discover", 0)
     }
 
-    /// With the hints of the modern era.
-    fn cacheable(&self, result: &str, served: Served) -> String {
+    /// With the hints of the modern era, or with those that a test set.
+    fn cacheable(&self, result: &str, served: Served, method: &str, page: usize) -> String {
+        let set = self.dir.hints(method, page).unwrap_or_else(|error| {
+            eprintln!("fake upstream: can't read its hints: {error}");
+            self.die(2)
+        });
+        if let Some(hints) = set {
+            let result =
+                if hints.is_empty() { result.to_owned() } else { with_members(&hints, result) };
+            return complete(&result, served);
+        }
         if served == Served::Legacy || self.options.no_hints {
             return complete(result, served);
         }
@@ -172,7 +181,11 @@ impl Fake {
             _ => format!(r#","nextCursor":"at-{next}""#),
         };
         let result = format!(r#"{{"{member}":[{}]{cursor}}}"#, page.join(","));
-        Ok(self.cacheable(&result, served))
+        let method = match member {
+            "resourceTemplates" => "resources/templates/list".to_owned(),
+            member => format!("{member}/list"),
+        };
+        Ok(self.cacheable(&result, served, &method, start / size))
     }
 
     fn page_start(
@@ -207,7 +220,8 @@ impl Fake {
             let data = json!({"uri": uri}).to_string();
             return Err(Refusal::new(code, "Resource not found").data(data));
         };
-        Ok(self.cacheable(&json!({"contents": contents}).to_string(), served))
+        let result = json!({"contents": contents}).to_string();
+        Ok(self.cacheable(&result, served, "resources/read", 0))
     }
 
     async fn listen(
@@ -231,14 +245,30 @@ impl Fake {
         self.listens().push(listen);
         self.log(&super::control_dir::LogEntry::new("listening"));
         // Whoever runs this drops it when the client goes or cancels.
-        let never = std::future::pending().await;
+        let end = self.ends.subscribe().recv().await;
         drop(mine);
-        never
+        match end {
+            Ok(ListenEnd::Answer) => {
+                let meta = json!({SUBSCRIPTION: tag});
+                Ok(complete(&json!({"_meta": meta}).to_string(), Served::Modern))
+            }
+            Ok(ListenEnd::Cancel) => {
+                let params = json!({"requestId": tag, "reason": "the fake ends it"});
+                self.send(caller, notification("notifications/cancelled", &params));
+                Err(Refusal::CLOSED)
+            }
+            Ok(ListenEnd::Drop) | Err(_) => Err(Refusal::CLOSED),
+        }
     }
 
     /// Tells everybody who wants to know: `tools`, `prompts`, `resources`, `log`, or a resource's
-    /// URI. Returns how many were told.
+    /// URI; `unasked:` and a URI tells of that resource whoever listens to anything. Returns how
+    /// many were told.
     pub fn announce(&self, what: &str) -> usize {
+        let (what, unasked) = match what.strip_prefix("unasked:") {
+            Some(uri) => (uri, true),
+            None => (what, false),
+        };
         let (method, params, wanted) = match what {
             "tools" | "prompts" | "resources" => (
                 format!("notifications/{what}/list_changed"),
@@ -258,7 +288,7 @@ impl Fake {
         let told = sessions
             .iter()
             .filter(|session| session.initialized)
-            .filter(|session| !of_one_resource || session.subscribed.contains(what))
+            .filter(|session| unasked || !of_one_resource || session.subscribed.contains(what))
             .filter_map(|session| session.push.as_ref())
             .filter(|push| push.send(message_out(&method, &params)).is_ok())
             .count();
@@ -267,7 +297,8 @@ impl Fake {
             .iter()
             .filter(|listen| {
                 let uris = listen.filter["resourceSubscriptions"].as_array();
-                listen.filter[&wanted] == true
+                unasked
+                    || listen.filter[&wanted] == true
                     || of_one_resource
                         && uris.is_some_and(|uris| uris.iter().any(|uri| uri == what))
             })

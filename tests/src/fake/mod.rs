@@ -9,7 +9,7 @@ mod http;
 mod message;
 mod methods;
 pub mod options;
-mod server;
+pub mod server;
 mod stdio;
 mod tools;
 
@@ -33,7 +33,7 @@ pub async fn run() -> anyhow::Result<()> {
     if let Some(code) = fake.options.exit_at_start {
         fake.die(code);
     }
-    match fake.armed("start") {
+    match fake.armed("start", false) {
         Some(arm) if arm.what == Failure::Slow => {
             tokio::time::sleep(Duration::from_millis(arm.ms)).await;
         }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde_json::{Value, value::RawValue};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -29,6 +29,8 @@ pub struct Fake {
     pub requests_sent: AtomicU64,
     sessions: Mutex<HashMap<String, Session>>,
     listens: Mutex<Vec<Listen>>,
+    /// Ends all that listen.
+    pub ends: broadcast::Sender<ListenEnd>,
     asked: Mutex<HashMap<String, oneshot::Sender<Message>>>,
     running: Mutex<HashMap<(String, String), CancellationToken>>,
 }
@@ -51,6 +53,18 @@ pub struct Listen {
     pub id: Box<RawValue>,
     pub filter: Value,
     pub out: mpsc::UnboundedSender<Out>,
+}
+
+/// How a server ends a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ListenEnd {
+    /// By answering it.
+    Answer,
+    /// By cancelling it.
+    Cancel,
+    /// Without a word: over HTTP the stream breaks.
+    Drop,
 }
 
 /// What goes out on the stream of a request, or of a session.
@@ -108,6 +122,7 @@ impl Fake {
             requests_sent: AtomicU64::new(0),
             sessions: Mutex::default(),
             listens: Mutex::default(),
+            ends: broadcast::Sender::new(8),
             asked: Mutex::default(),
             running: Mutex::default(),
         })
@@ -141,8 +156,8 @@ impl Fake {
     }
 
     /// The failure that waits for this method.
-    pub fn armed(&self, method: &str) -> Option<Arm> {
-        self.dir.take(method).unwrap_or_else(|error| {
+    pub fn armed(&self, method: &str, has_cursor: bool) -> Option<Arm> {
+        self.dir.take(method, has_cursor).unwrap_or_else(|error| {
             eprintln!("fake upstream: can't read its failures: {error}");
             self.die(2)
         })
@@ -219,7 +234,7 @@ impl Fake {
     }
 
     async fn answer(&self, message: &Message, method: &str, id: &RawValue, caller: &Caller) -> Out {
-        let arm = self.armed(method);
+        let arm = self.armed(method, !message.params()["cursor"].is_null());
         if let Some(out) = self.fail_before(arm.as_ref(), id, caller).await {
             return out;
         }
@@ -239,6 +254,7 @@ impl Fake {
         };
         match result {
             Ok(result) => Out::Answer { text: answer(id, &result), status: 200, then },
+            Err(refusal) if refusal.status == 0 => Out::Status(0),
             Err(refusal) => {
                 Out::Answer { text: refusal.text(Some(id)), status: refusal.status, then }
             }

@@ -5,6 +5,7 @@
 
 mod catalogues;
 mod framing;
+mod freshness;
 mod healing;
 mod http;
 mod lifecycle;

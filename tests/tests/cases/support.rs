@@ -31,6 +31,20 @@ pub struct Case {
     https: Vec<tokio::process::Child>,
 }
 
+/// How a running `badhttp.py` is told what to do.
+pub struct Switch(String);
+
+impl Switch {
+    /// `mutate?op=add&name=x1`, `notify?kind=tools`, `mode` with the new mode as its body.
+    pub async fn turn(&self, what: &str, body: &str) -> Result<()> {
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        let request = client.post(format!("{}/__admin/{what}", self.0)).body(body.to_owned());
+        let answer = request.timeout(Duration::from_secs(10)).send().await?;
+        ensure!(answer.status().is_success(), "{what}: {}", answer.status());
+        Ok(())
+    }
+}
+
 impl Case {
     /// `None`, with a line that says so, where the cases are absent.
     pub async fn start() -> Result<Option<Self>> {
@@ -127,10 +141,22 @@ impl Case {
         App::connect(era, &self.traygate.view(upstream), &self.token).await
     }
 
-    /// Starts `badhttp.py` in this mode and adds its address.
-    pub async fn add_http(&mut self, name: &str, mode: &str) -> Result<()> {
-        let url = self.http(mode, &["--log", &self.log(name).display().to_string()]).await?;
-        self.traygate.cli(&["add", name, "--no-test", "--url", &url]).await?.ok().map(drop)
+    /// Starts `badhttp.py` in this mode, adds its address, and returns its switch.
+    pub async fn add_http(&mut self, name: &str, mode: &str) -> Result<Switch> {
+        self.add_http_with(name, mode, &[]).await
+    }
+
+    pub async fn add_http_with(
+        &mut self,
+        name: &str,
+        mode: &str,
+        options: &[&str],
+    ) -> Result<Switch> {
+        let log = self.log(name).display().to_string();
+        let options: Vec<_> = ["--log", &log].iter().chain(options).copied().collect();
+        let url = self.http(mode, &options).await?;
+        self.traygate.cli(&["add", name, "--no-test", "--url", &url]).await?.ok()?;
+        Ok(Switch(url.trim_end_matches("/mcp").to_owned()))
     }
 
     /// Every mode that a server has, also those that its help doesn't tell.
@@ -152,7 +178,7 @@ impl Case {
     pub async fn add_server(&mut self, server: Server, name: &str, mode: &str) -> Result<()> {
         match server {
             Server::Stdio => self.add(name, mode).await,
-            Server::Http => self.add_http(name, mode).await,
+            Server::Http => self.add_http(name, mode).await.map(drop),
         }
     }
 

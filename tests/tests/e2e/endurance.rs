@@ -40,7 +40,7 @@ impl Inside {
         let mut definition = Traygate::unstarted()?.definition(&fake)?;
         definition.settings.idle_stop = idle_stop;
         store.add_upstream(&definition).await?;
-        let gateway = Gateway::open(store, 0, Children::new()).await?;
+        let gateway = Gateway::open(store, 0, Children::new(), home.path()).await?;
         let name = UpstreamName::parse("fake")?;
         let upstream = gateway.upstream(&name).context("the upstream")?;
         upstream.catalogue(CapabilityType::Tool).await?;

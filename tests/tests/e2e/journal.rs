@@ -15,6 +15,7 @@ use traygate_gateway::{
     gateway::{Gateway, people::What},
     names::UpstreamName,
     store::Store,
+    upstream::lists::Ended,
 };
 use traygate_tests::{
     AppEra, DEADLINE, Fake, FakeOptions, Traygate,
@@ -401,15 +402,15 @@ async fn people_are_told_of_an_outage_once_and_of_its_end_once() -> Result<()> {
     let mut fake = Fake::start("web", FakeOptions::http(FakeEra::Legacy)).await?;
     let traygate = Traygate::unstarted()?;
     store.add_upstream(&traygate.definition(&fake)?).await?;
-    let gateway =
-        Gateway::open(store, 0, traygate_gateway::upstream::process::Children::new()).await?;
+    let children = traygate_gateway::upstream::process::Children::new();
+    let gateway = Gateway::open(store, 0, children, home.path()).await?;
     let mut notices = gateway.subscribe_people();
     let name = UpstreamName::parse("web")?;
     let upstream = gateway.upstream(&name).context("the upstream")?;
     upstream.catalogue(CapabilityType::Tool).await?;
     fake.kill()?;
     // Nobody asks for anything: that it is gone is noticed or not. A request shows it for sure.
-    upstream.invalidate(&CapabilityType::ALL, "a test asks");
+    upstream.invalidate(&CapabilityType::ALL, Ended::Refreshed);
     let _ = upstream.catalogue(CapabilityType::Tool).await;
     let patience = 3 * DEADLINE;
     let down = tokio::time::timeout(patience, notices.recv()).await??;

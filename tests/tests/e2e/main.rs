@@ -1,9 +1,12 @@
 //! What an app or a person sees of the real product, by topic. One binary, so that it is linked
 //! once.
 
+mod caching;
 mod calls;
 mod choices;
 mod command_line;
+mod conformance;
+mod documents;
 mod endurance;
 mod every_transport;
 mod fidelity;

@@ -8,7 +8,6 @@ use super::tickets::Payload;
 use crate::{
     definition::Era,
     fault::{Code, Fault},
-    gateway::relay::Relayed,
     json::{RawObject, raw},
     names::UpstreamName,
     upstream::ask::code_of,
@@ -47,16 +46,10 @@ pub fn fault(is_call: bool, era: Era, fault: &Fault) -> Payload {
 }
 
 /// An upstream's result for an app of this era.
-pub fn result(
-    method: Relayed,
-    era: Era,
-    upstream: &UpstreamName,
-    result: Box<RawValue>,
-) -> Payload {
+pub fn result(is_call: bool, era: Era, upstream: &UpstreamName, result: Box<RawValue>) -> Payload {
     let useless = |why: &str| {
         let words = format!("{upstream} answered with a result {why}");
-        let told = Fault::new(Code::UpstreamUnavailable, Some(upstream), words);
-        fault(method == Relayed::CallTool, era, &told)
+        fault(is_call, era, &Fault::new(Code::UpstreamUnavailable, Some(upstream), words))
     };
     let Ok(mut object) = RawObject::parse(&result) else {
         return useless("that is not an object; look if there is an update of it");
@@ -65,14 +58,6 @@ pub fn result(
     match (era, kind.as_deref()) {
         (Era::Modern, None) => {
             object.set("resultType", raw("complete"));
-            // Required on reads; what a legacy upstream says nothing of may not be kept.
-            if method == Relayed::ReadResource {
-                for (hint, value) in [("ttlMs", raw(&0)), ("cacheScope", raw("private"))] {
-                    if object.get(hint).is_none() {
-                        object.set(hint, value);
-                    }
-                }
-            }
             Payload::Result(object.to_raw())
         }
         (Era::Modern, Some("complete" | "input_required" | "task")) | (Era::Legacy, None) => {
@@ -136,12 +121,12 @@ mod tests {
         let read = r#"{"contents":[{"n":1e3}]}"#;
         let name = UpstreamName::parse("up").expect("a valid name");
         assert_eq!(
-            text(result(Relayed::ReadResource, Era::Modern, &name, json(read))),
-            r#"{"contents":[{"n":1e3}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}"#
+            text(result(false, Era::Modern, &name, json(read))),
+            r#"{"contents":[{"n":1e3}],"resultType":"complete"}"#
         );
-        assert_eq!(text(result(Relayed::CallTool, Era::Legacy, &name, json(read))), read);
+        assert_eq!(text(result(true, Era::Legacy, &name, json(read))), read);
         let unknown = json(r#"{"resultType":"x"}"#);
-        let told = text(result(Relayed::CallTool, Era::Modern, &name, unknown));
+        let told = text(result(true, Era::Modern, &name, unknown));
         assert!(told.contains("up answered") && told.contains("\"isError\":true"), "{told}");
     }
 

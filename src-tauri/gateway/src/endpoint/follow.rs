@@ -57,11 +57,16 @@ impl Handler {
                     self.question(question, received, route, context).await?;
                 }
                 Told::Result(result) => {
-                    self.gateway.learn(route, Ok(&result));
-                    return Ok(answer::result(method, era, &route.upstream.name, result));
+                    self.gateway.learn(route, method, Ok(&result));
+                    let result = match method {
+                        Relayed::ReadResource => self.gateway.keep(route, era, result),
+                        _ => result,
+                    };
+                    let is_call = method == Relayed::CallTool;
+                    return Ok(answer::result(is_call, era, &route.upstream.name, result));
                 }
                 Told::Error(error) => {
-                    self.gateway.learn(route, Err(&error));
+                    self.gateway.learn(route, method, Err(&error));
                     return Ok(answer::upstream_error(era, error));
                 }
                 Told::Fault(fault) => {

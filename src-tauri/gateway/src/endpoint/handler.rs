@@ -9,7 +9,7 @@ use http::request::Parts;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
+        CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
         CompleteResult, CompletionInfo, CustomRequest, CustomResult, DiscoverResult,
         GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation,
         InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
@@ -37,7 +37,7 @@ use crate::{
         relay::{NotRelayed, Relayed},
     },
     json::{Envelope, RawObject, raw},
-    upstream::link::PROTOCOL_META,
+    upstream::{hints::Scope, link::PROTOCOL_META},
 };
 
 /// One app's view of the gateway: one instance per legacy session or per modern request.
@@ -252,7 +252,14 @@ impl ServerHandler for Handler {
         _context: RequestContext<RoleServer>,
     ) -> Result<DiscoverResult, ErrorData> {
         let versions = self.supported_protocol_versions().into_owned();
-        Ok(DiscoverResult::from_server_info(versions, self.introduction()))
+        let told = self.gateway.introductions(&self.view).await;
+        let mut result = DiscoverResult::from_server_info(versions, self.introduction());
+        result.ttl_ms = told.ttl_ms;
+        result.cache_scope = match told.scope {
+            Scope::Public => CacheScope::Public,
+            Scope::Private => CacheScope::Private,
+        };
+        Ok(result)
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {

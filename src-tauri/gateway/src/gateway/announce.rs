@@ -12,19 +12,14 @@ use std::{
 
 use tokio::{
     sync::{Notify, mpsc},
-    time::{Instant, sleep, sleep_until},
+    time::sleep,
 };
 
 use super::{Gateway, View};
-use crate::{capability::CapabilityType, lock::lock, store::UpstreamId, upstream::Upstream};
+use crate::{capability::CapabilityType, lock::lock};
 
 /// Changes within this time are told together.
 const COALESCE: Duration = Duration::from_millis(250);
-/// A catalogue that keeps being announced is read at most this often.
-const READ_EVERY: Duration = Duration::from_secs(1);
-/// Some servers announce a change before they make it.
-const TOO_EARLY: Duration = Duration::from_secs(2);
-
 /// The lists that are announced by one notification each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Announced {
@@ -46,14 +41,6 @@ impl Announced {
     }
 }
 
-/// Why a catalogue is to be read without anybody asking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The upstream said that it changed.
-    Told,
-    NewLink,
-}
-
 struct Listener {
     view: View,
     sender: mpsc::UnboundedSender<Announced>,
@@ -67,14 +54,6 @@ pub struct Listeners {
     next: AtomicU64,
     by_id: Mutex<HashMap<u64, Listener>>,
     look: Notify,
-    reads: Mutex<HashMap<(UpstreamId, CapabilityType), Turn>>,
-}
-
-/// One catalogue's turn to be read unasked.
-#[derive(Default)]
-struct Turn {
-    last: Option<Instant>,
-    waiting: bool,
 }
 
 impl Listeners {
@@ -158,61 +137,6 @@ impl Gateway {
                 }
             }
             listener.seen = *now;
-        }
-    }
-
-    /// Reads these catalogues once while any app listens; nobody polls (design section 4.4).
-    pub(super) fn read_again(
-        self: &Arc<Self>,
-        upstream: &Arc<Upstream>,
-        kinds: &[CapabilityType],
-        cause: Cause,
-    ) {
-        if self.listeners.is_empty() {
-            return;
-        }
-        for kind in kinds {
-            let Some(turn) = self.turn(upstream.id, *kind) else { continue };
-            let (gateway, upstream, kind) = (Arc::clone(self), Arc::clone(upstream), *kind);
-            self.tasks.spawn(async move {
-                tokio::select! {
-                    () = gateway.reread(&upstream, kind, cause, turn) => {}
-                    () = gateway.ended.cancelled() => {}
-                }
-            });
-        }
-    }
-
-    /// When it may be read, or `None` if a read is already waiting for its turn.
-    fn turn(&self, id: UpstreamId, kind: CapabilityType) -> Option<Instant> {
-        let mut reads = lock(&self.listeners.reads);
-        let turn = reads.entry((id, kind)).or_default();
-        if std::mem::replace(&mut turn.waiting, true) {
-            return None;
-        }
-        Some(turn.last.map_or_else(Instant::now, |last| last + READ_EVERY))
-    }
-
-    async fn reread(
-        &self,
-        upstream: &Arc<Upstream>,
-        kind: CapabilityType,
-        cause: Cause,
-        turn: Instant,
-    ) {
-        sleep_until(turn).await;
-        {
-            let mut reads = lock(&self.listeners.reads);
-            let turn = Turn { last: Some(Instant::now()), waiting: false };
-            reads.insert((upstream.id, kind), turn);
-        }
-        let before = upstream.last_good(kind).map(|catalogue| catalogue.digest);
-        let after = upstream.catalogue(kind).await.map(|catalogue| catalogue.digest).ok();
-        if cause == Cause::Told && before == after {
-            sleep(TOO_EARLY).await;
-            upstream.invalidate(&[kind], "it said that its list changed");
-            // Its failure is the upstream's state; here nobody waits for it.
-            let _ = upstream.catalogue(kind).await;
         }
     }
 }

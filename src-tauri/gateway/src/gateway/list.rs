@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::{Asker, Gateway, View, uri};
+use super::{Asker, Gateway, View, hints::Merged, uri};
 use crate::{
     capability::CapabilityType,
     definition::Era,
@@ -27,15 +27,12 @@ use crate::{
     },
 };
 
-/// Apps are told to keep a list no longer than this: the user may toggle at any time.
-const LONGEST_TOLD_TTL: Duration = Duration::from_mins(5);
-
 /// One upstream's part in a list.
 struct Share {
     upstream: Arc<Upstream>,
     catalogue: Option<Arc<Catalogue>>,
-    /// How long it is still fresh; zero: it is stale or missing.
-    ttl: Duration,
+    /// Until when. Told as what is left of it when the answer goes out, however long the others took.
+    fresh: Fresh,
     /// Why it is missing.
     fault: Option<Fault>,
 }
@@ -145,7 +142,7 @@ impl Gateway {
         let shares: Vec<_> = (self.visible(view).into_iter())
             .map(|upstream| Share {
                 catalogue: upstream.last_good(kind),
-                ttl: Duration::ZERO,
+                fresh: Fresh::Never,
                 fault: None,
                 upstream,
             })
@@ -200,9 +197,14 @@ impl Gateway {
             out.push_str(raw(&Cursor::at(&shown, end).encode()).get());
         }
         if asker.era == Era::Modern {
-            let (ttl, scope) = hints(shares);
+            let hints = hints(shares).told(self.clock.now());
             // Writing to a text can't fail.
-            let _ = write!(out, ",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", ttl.as_millis());
+            let _ = write!(
+                out,
+                ",\"ttlMs\":{},\"cacheScope\":\"{}\"",
+                hints.ttl_ms,
+                hints.scope.word()
+            );
         }
         let missing: Vec<_> = shares.iter().filter_map(|share| share.fault.as_ref()).collect();
         if !missing.is_empty() {
@@ -267,6 +269,9 @@ impl Shown<'_> {
 }
 
 async fn share(upstream: Arc<Upstream>, kind: CapabilityType, budget: Duration) -> Share {
+    if let Some(catalogue) = upstream.fresh(kind) {
+        return fresh(upstream, catalogue);
+    }
     // One that is known to be down costs nothing; its retries go on by themselves.
     if upstream.is_down() {
         return stale(upstream, kind);
@@ -294,33 +299,22 @@ async fn share(upstream: Arc<Upstream>, kind: CapabilityType, budget: Duration) 
 }
 
 fn fresh(upstream: Arc<Upstream>, catalogue: Arc<Catalogue>) -> Share {
-    let ttl = match catalogue.fresh {
-        Fresh::Until(deadline) => upstream.now().until(deadline),
-        Fresh::UntilTold => LONGEST_TOLD_TTL,
-        Fresh::Never => Duration::ZERO,
-    };
-    Share { upstream, catalogue: Some(catalogue), ttl, fault: None }
+    Share { upstream, fresh: catalogue.fresh, catalogue: Some(catalogue), fault: None }
 }
 
 /// The last good catalogue, or why there is none.
 fn stale(upstream: Arc<Upstream>, kind: CapabilityType) -> Share {
     let catalogue = upstream.last_good(kind);
     let fault = catalogue.is_none().then(|| upstream.fault());
-    Share { upstream, catalogue, ttl: Duration::ZERO, fault }
+    Share { upstream, catalogue, fresh: Fresh::Never, fault }
 }
 
-/// What apps are told of freshness (design section 4.6).
-fn hints(shares: &[Share]) -> (Duration, &'static str) {
-    let ttl = shares
-        .iter()
-        .map(|share| share.ttl)
-        .min()
-        .unwrap_or(LONGEST_TOLD_TTL)
-        .min(LONGEST_TOLD_TTL);
-    let public = shares.iter().all(|share| {
-        share.catalogue.as_ref().is_some_and(|catalogue| catalogue.scope == Scope::Public)
-    });
-    (ttl, if public { "public" } else { "private" })
+/// How fresh the answer is, and for whom.
+fn hints(shares: &[Share]) -> Merged {
+    shares.iter().fold(Merged::default(), |merged, share| {
+        let scope = share.catalogue.as_ref().map_or(Scope::Private, |catalogue| catalogue.scope);
+        merged.with(share.fresh, scope)
+    })
 }
 
 /// How often each URI is listed.

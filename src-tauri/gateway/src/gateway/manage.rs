@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::value::RawValue;
 
-use super::{Asker, Gateway, PAUSE_KEY, View, deeds, journal::Retention, relay::Relayed};
+use super::{
+    Asker, Gateway, PAUSE_KEY, View, deeds, journal::Retention, relay::Relayed, shelf::Haste,
+};
 use crate::{
     api::{self, Added, CapabilityView, Change, Pause, PauseRequest, SettingView, Toggle},
     capability::CapabilityType,
@@ -20,7 +22,10 @@ use crate::{
     settings::{self, SettingError, Settings},
     snippet,
     store::StoreError,
-    upstream::{Upstream, lists::Found},
+    upstream::{
+        Upstream,
+        lists::{Ended, Found},
+    },
 };
 
 /// Why a deed was not done. Nothing has changed then.
@@ -235,7 +240,7 @@ impl Gateway {
         must_be_enabled(&upstream)?;
         upstream.forgive();
         upstream.wake().await?;
-        upstream.invalidate(&CapabilityType::ALL, "its user asked for a fresh list");
+        upstream.invalidate(&CapabilityType::ALL, Ended::Refreshed);
         for kind in CapabilityType::ALL {
             read_now(&upstream, kind).await?;
         }
@@ -363,7 +368,7 @@ impl Gateway {
             .await
             .map_err(super::relay::NotRelayed::into_fault)?;
         let answer = asking.answer().await?;
-        self.learn(&route, answer.as_deref().map_err(|error| &**error));
+        self.learn(&route, Relayed::CallTool, answer.as_deref().map_err(|error| &**error));
         answer.map_err(|error| {
             let error = RawObject::parse(&error).unwrap_or_default();
             let code = error.get("code").map_or("no code", RawValue::get);
@@ -437,6 +442,10 @@ impl Gateway {
         self.recorder.journal.retain(Retention::of(&settings));
         *self.settings.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
             Arc::new(settings);
+        if key == settings::SNAPSHOT {
+            // Who switches it off finds no file when that is done.
+            self.settle_shelf(Haste::Now).await;
+        }
         self.changed();
         self.did(by, None, Fact::SettingChanged { setting: key.to_owned() }).await;
         self.setting(key)

@@ -8,7 +8,9 @@ pub mod announce;
 mod apps;
 mod asker;
 mod deeds;
+mod hints;
 mod journal;
+mod keep;
 pub mod list;
 pub mod loglevel;
 pub mod manage;
@@ -17,14 +19,17 @@ mod record;
 pub mod relay;
 mod relaying;
 mod route;
+mod shelf;
 mod snapshot;
 mod transfer;
 mod trial;
+mod unasked;
 pub mod uri;
 mod wake;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU16, AtomicU64, Ordering},
@@ -36,7 +41,10 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
-use self::{announce::Listeners, journal::Retention, record::Recorder, wake::Vigil};
+use self::{
+    announce::Listeners, journal::Retention, record::Recorder, shelf::Shelf, unasked::Unasked,
+    wake::Vigil,
+};
 pub use self::{
     apps::{Activity, Apps, new_token},
     asker::{Asker, View},
@@ -51,14 +59,17 @@ use crate::{
     clock::{Clock, wall},
     definition::{Definition, Era},
     events::{Event, Fact},
+    install_key::InstallKey,
     lock::lock,
     names::UpstreamName,
     preferences::Preferences,
     settings::Settings,
+    snapshot_file::SnapshotFile,
     store::{Store, StoreError, UpstreamId},
     upstream::{
         Parts, Remember, Upstream, UpstreamEvent,
         connect::Dialler,
+        lists::Ended,
         log::UpstreamLog,
         process::Children,
         starts::{Start, Starts},
@@ -105,6 +116,8 @@ pub struct Gateway {
     revision: watch::Sender<u64>,
     recorder: Arc<Recorder>,
     listeners: Listeners,
+    unasked: Unasked,
+    shelf: Shelf,
     log_levels: loglevel::LogLevels,
     /// Makes one change of the upstreams at a time.
     changing: tokio::sync::Mutex<()>,
@@ -117,11 +130,13 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Begins with what is stored: every enabled upstream is started, none is waited for.
+    /// Begins with what is stored: every enabled upstream is started, none is waited for. What
+    /// outlives the process apart from the database lies in the `cache` directory.
     pub async fn open(
         store: Store,
         port: u16,
         children: Arc<Children>,
+        cache: &Path,
     ) -> Result<Arc<Self>, NotOpened> {
         let stored_settings = store.settings().await?;
         let (settings, notes) = Settings::from_stored(&stored_settings);
@@ -149,6 +164,8 @@ impl Gateway {
             revision: watch::Sender::new(1),
             recorder: Arc::new(Recorder::open(store.clone(), retention).await?),
             listeners: Listeners::default(),
+            unasked: Unasked::default(),
+            shelf: Shelf::new(SnapshotFile::below(cache), InstallKey::of(&store).await?),
             log_levels: loglevel::LogLevels::default(),
             changing: tokio::sync::Mutex::default(),
             started_at: wall(),
@@ -170,6 +187,8 @@ impl Gateway {
         let facts = gateway.facts();
         gateway.tasks.spawn(Arc::clone(&gateway).tell_people(facts));
         gateway.record(Event::new(Fact::Started { version: env!("CARGO_PKG_VERSION").to_owned() }));
+        gateway.restore(&gateway.settings()).await;
+        gateway.tasks.spawn(Arc::clone(&gateway).keep_shelf());
         for upstream in upstreams {
             upstream.start();
         }
@@ -248,6 +267,7 @@ impl Gateway {
     pub fn changed(&self) {
         self.revision.send_modify(|revision| *revision += 1);
         self.listeners.look();
+        self.shelf.look.notify_one();
     }
 
     fn make(
@@ -307,13 +327,13 @@ impl Gateway {
                     }
                 }
                 UpstreamEvent::LinkUp => {
-                    self.read_again(&upstream, &CapabilityType::ALL, announce::Cause::NewLink);
+                    self.read_unasked(&upstream, &CapabilityType::ALL, Ended::NewLink);
                     if upstream.is_in_outage() {
                         self.prove(upstream);
                     }
                 }
-                UpstreamEvent::Invalidated(kinds) => {
-                    self.read_again(&upstream, &kinds, announce::Cause::Told);
+                UpstreamEvent::Invalidated(kinds, ended) => {
+                    self.read_unasked(&upstream, &kinds, ended);
                 }
                 UpstreamEvent::Happened(at, fact) => {
                     self.record(Event { at, ..Event::new(fact).of(id, &upstream.name) });
@@ -331,7 +351,7 @@ impl Gateway {
     fn prove(&self, upstream: Arc<Upstream>) {
         let ended = self.ended.clone();
         self.tasks.spawn(async move {
-            upstream.invalidate(&[CapabilityType::Tool], "its new connection is tried");
+            upstream.invalidate(&[CapabilityType::Tool], Ended::NewLink);
             // Its failure is the upstream's state, and the outage goes on.
             tokio::select! {
                 _ = upstream.catalogue(CapabilityType::Tool) => {}

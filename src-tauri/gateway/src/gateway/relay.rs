@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::{
     Asker, Gateway, Route, View,
-    relaying::{Opened, Relaying},
+    relaying::{Opened, Relaying, Source},
 };
 use crate::{
     capability::CapabilityType,
@@ -13,6 +13,7 @@ use crate::{
     upstream::{
         UpstreamEvent,
         ask::{self, Asked, code_of},
+        lists::Ended,
     },
 };
 
@@ -38,6 +39,11 @@ impl Relayed {
             Self::ReadResource => "resources/read",
             Self::Complete => "completion/complete",
         }
+    }
+
+    /// A completion is refused for its argument, and by servers that have none at all.
+    const fn names_what_is_listed(self) -> bool {
+        !matches!(self, Self::Complete)
     }
 }
 
@@ -68,7 +74,7 @@ impl Gateway {
             opened.asked_for(&name);
         }
         match self.begin_relay(asker, method, params, &mut opened).await {
-            Ok((route, asking)) => Ok((route, Relaying::new(asking, opened))),
+            Ok((route, source)) => Ok((route, Relaying::new(source, opened))),
             Err(why) => {
                 opened.refused(&why);
                 Err(why)
@@ -82,14 +88,20 @@ impl Gateway {
         method: Relayed,
         mut params: RawObject,
         opened: &mut Opened,
-    ) -> Result<(Route, ask::Asking), NotRelayed> {
-        let route = match method {
+    ) -> Result<(Route, Source), NotRelayed> {
+        let mut route = match method {
             Relayed::CallTool => self.by_name(asker, CapabilityType::Tool, &mut params).await?,
             Relayed::GetPrompt => self.by_name(asker, CapabilityType::Prompt, &mut params).await?,
             Relayed::ReadResource => self.by_uri(asker, &mut params).await?,
             Relayed::Complete => self.by_reference(asker, &mut params).await?,
         };
         opened.routed(&route);
+        if method == Relayed::ReadResource {
+            if let Some(result) = self.kept(&route, asker.era, &params) {
+                return Ok((route, Source::Kept(Some(result))));
+            }
+            route = Self::to_be_kept(route, &params);
+        }
         let request = Asked {
             method: method.method(),
             params,
@@ -98,7 +110,7 @@ impl Gateway {
             nature: route.nature,
         };
         let asking = ask::ask(&route.upstream, request).await?;
-        Ok((route, asking))
+        Ok((route, Source::Asking(Box::new(asking))))
     }
 
     async fn by_name(
@@ -165,23 +177,30 @@ impl Gateway {
         }
     }
 
-    /// What an answer teaches the gateway: URIs that it handed out, and a list that is no longer
-    /// what it was (design section 4.3).
-    pub fn learn(&self, route: &Route, answer: Result<&RawValue, &RawValue>) {
+    /// What an answer teaches the gateway: URIs that it handed out, and a list that may no longer
+    /// be what it was (design section 4.3).
+    pub fn learn(&self, route: &Route, method: Relayed, answer: Result<&RawValue, &RawValue>) {
         match answer {
             Ok(result) if result.get().len() <= SCANNED => {
                 self.hand_out(route.upstream.id, uris(result));
             }
-            Err(error) if matches!(code_of(error), Some(INVALID_PARAMS | METHOD_NOT_FOUND)) => {
-                let kinds = vec![route.kind];
-                route
-                    .upstream
-                    .invalidate(&kinds, "it answered that it doesn't know what it listed");
-                self.heard(route.upstream.id, UpstreamEvent::Invalidated(kinds));
+            Err(error) if method.names_what_is_listed() && is_doubt(error) => {
+                let listed = route.upstream.last_good(route.kind);
+                if listed.is_some_and(|catalogue| catalogue.get(&route.key).is_some()) {
+                    let kinds = vec![route.kind];
+                    route.upstream.invalidate(&kinds, Ended::Suspected);
+                    let event = UpstreamEvent::Invalidated(kinds, Ended::Suspected);
+                    self.heard(route.upstream.id, event);
+                }
             }
             Ok(_) | Err(_) => {}
         }
     }
+}
+
+/// "No such tool", or parameters that its schema no longer allows.
+fn is_doubt(error: &RawValue) -> bool {
+    matches!(code_of(error), Some(INVALID_PARAMS | METHOD_NOT_FOUND))
 }
 
 /// Every text under a member `uri`.

@@ -117,23 +117,40 @@ impl Drop for Opened {
     }
 }
 
-/// A request that was begun upstream. Dropped before its answer, it is cancelled there.
+/// Where an answer comes from.
+pub(super) enum Source {
+    /// A request that was begun upstream. Dropped before its answer, it is cancelled there.
+    Asking(Box<Asking>),
+    /// What was kept of an earlier one, until it is told.
+    Kept(Option<Box<RawValue>>),
+}
+
+/// A request that was let through, until it is answered.
 pub struct Relaying {
-    asking: Asking,
+    source: Source,
     opened: Opened,
 }
 
 impl Relaying {
-    pub(super) fn new(asking: Asking, opened: Opened) -> Self {
-        Self { asking, opened }
+    pub(super) fn new(source: Source, opened: Opened) -> Self {
+        Self { source, opened }
     }
 
     /// What happens to it next, in order.
     pub async fn next(&mut self) -> Told {
-        let told = self.asking.next().await;
-        if let (true, Some(call)) = (self.asking.was_repeated(), &mut self.opened.call) {
-            call.touched = Some(Touched::Repeated);
-        }
+        let told = match &mut self.source {
+            Source::Asking(asking) => {
+                let told = asking.next().await;
+                if let (true, Some(call)) = (asking.was_repeated(), &mut self.opened.call) {
+                    call.touched = Some(Touched::Repeated);
+                }
+                told
+            }
+            Source::Kept(result) => match result.take() {
+                Some(result) => Told::Result(result),
+                None => std::future::pending().await,
+            },
+        };
         match &told {
             Told::Result(result) if is_error(result) => self.opened.end(Outcome::ToolError, None),
             Told::Result(_) => self.opened.end(Outcome::Ok, None),

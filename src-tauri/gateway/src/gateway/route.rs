@@ -9,7 +9,7 @@ use crate::{
     fault::{Code, Fault},
     names::{ExposedName, UpstreamName},
     nearest::nearest,
-    upstream::{Upstream, ask::Nature, catalogue::Catalogue},
+    upstream::{Upstream, ask::Nature, catalogue::Catalogue, reads::Ticket},
 };
 
 /// Where a request goes.
@@ -23,6 +23,8 @@ pub struct Route {
     pub capability: Option<String>,
     pub nature: Nature,
     pub read_only: bool,
+    /// A read whose result may be kept.
+    pub keep: Option<Ticket>,
 }
 
 impl Gateway {
@@ -182,6 +184,7 @@ impl Gateway {
             key,
             nature,
             read_only,
+            keep: None,
         };
         self.check_pause(&route)?;
         Ok(route)

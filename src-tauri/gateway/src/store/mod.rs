@@ -22,7 +22,7 @@ mod pins;
 mod preferences;
 mod settings;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod upstreams;
 
 use std::path::Path;

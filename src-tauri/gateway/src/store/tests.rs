@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// A store in a directory of its own.
-pub(super) struct Fixture {
+pub(crate) struct Fixture {
     pub store: Store,
     directory: tempfile::TempDir,
 }

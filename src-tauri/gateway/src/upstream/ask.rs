@@ -12,7 +12,6 @@ use tracing::debug;
 use super::{
     Upstream,
     catalogue::{Pages, Reader},
-    every_list,
     link::{Call, CallEvent, Caller, Link, Question, Reply, Request},
     wire::{Failure, FailureKind, Ran},
 };
@@ -30,7 +29,7 @@ const MOST_MISSED: u32 = 3;
 /// The bounds of a walk over pages.
 const MOST_PAGES: usize = 100;
 const LONGEST_WALK: Duration = Duration::from_mins(1);
-const METHOD_NOT_FOUND: i64 = -32601;
+pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 
 /// Whether a request may be made again when nobody knows if it ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +121,8 @@ impl Asking {
                 CallEvent::Progress(params) => return Told::Progress(params),
                 CallEvent::Log(params) => return Told::Log(params),
                 CallEvent::Question(question) => return Told::Question(question),
+                // Subscriptions are not asked for here.
+                CallEvent::Acknowledged(_) => continue,
                 CallEvent::Result(result) => return Told::Result(result),
                 CallEvent::Error(error) => return Told::Error(error),
                 CallEvent::Failed(failure) => failure,
@@ -144,7 +145,7 @@ impl Asking {
     }
 
     /// The answer alone, and the link it came on.
-    async fn answered(mut self) -> Result<(Arc<Link>, Reply), Fault> {
+    pub async fn answered(mut self) -> Result<(Arc<Link>, Reply), Fault> {
         loop {
             match self.next().await {
                 Told::Result(result) => return Ok((self.link, Ok(result))),
@@ -321,7 +322,9 @@ async fn pages(upstream: &Arc<Upstream>, reader: &Reader) -> Result<Option<Pages
     let mut seen = HashSet::new();
     let mut cursor: Option<String> = None;
     let mut restarted = false;
-    for page in 1.. {
+    let mut page = 0;
+    loop {
+        page += 1;
         let asking = list(upstream, reader.kind, cursor.as_deref()).await.map_err(Unread::Fault)?;
         let (link, answer) = asking.answered().await.map_err(Unread::Fault)?;
         let result = match answer {
@@ -337,6 +340,7 @@ async fn pages(upstream: &Arc<Upstream>, reader: &Reader) -> Result<Option<Pages
             // A refused cursor: what it pointed into may have changed. Once more from the start.
             Err(_) if !restarted => {
                 restarted = true;
+                page = 0;
                 (pages, cursor) = (Pages::new(reader.clone()), None);
                 seen.clear();
                 continue;
@@ -350,7 +354,7 @@ async fn pages(upstream: &Arc<Upstream>, reader: &Reader) -> Result<Option<Pages
                 break;
             }
         };
-        let next = match pages.take(&result) {
+        let next = match pages.take(&result, upstream.now()) {
             Ok(next) => next,
             Err(no_list) => {
                 return Err(Unread::Refused { link, code: None, reason: no_list.to_string() });
@@ -412,36 +416,4 @@ fn message_of(error: &RawValue) -> String {
     let message = RawObject::parse(error).ok().and_then(|error| error.str("message"));
     let code = code_of(error).map_or_else(|| "no code".to_owned(), |code| code.to_string());
     format!("{} ({code})", one_line(&message.unwrap_or_default(), 200))
-}
-
-/// Hears of changes from a modern upstream for as long as the link lives: one subscription,
-/// opened again with growing pauses when it ends.
-pub async fn listen(upstream: &Arc<Upstream>, link: &Arc<Link>) {
-    let mut pause = Duration::from_secs(1);
-    loop {
-        let began = Instant::now();
-        let request = Request::own("subscriptions/listen", every_list());
-        match link.begin(request).await {
-            Ok(call) => match call.answer().await {
-                // It doesn't offer them; its lists live by their `ttlMs` alone.
-                Ok(Err(error)) if code_of(&error) == Some(METHOD_NOT_FOUND) => return,
-                // Nobody listens at its address any more.
-                Err(failure)
-                    if failure.kind == FailureKind::Gone && failure.ran == Ran::CertainlyNot =>
-                {
-                    return upstream.died(link, &failure);
-                }
-                ended => debug!(upstream = %upstream.name, ok = ended.is_ok(), "its notices ended"),
-            },
-            Err(failure) => {
-                debug!(upstream = %upstream.name, reason = %failure.reason, "no notices");
-            }
-        }
-        if began.elapsed() > Duration::from_mins(1) {
-            pause = Duration::from_secs(1);
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_mins(1));
-        upstream.invalidate(&CapabilityType::ALL, "its notices of changes were interrupted");
-    }
 }

@@ -5,12 +5,12 @@ use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
     ops::Range,
-    time::Duration,
 };
 
 use serde_json::value::RawValue;
 
-use super::repair::repaired;
+pub use super::hints::Scope;
+use super::{hints::Hints, repair::repaired};
 use crate::{
     capability::CapabilityType,
     clock::Moment,
@@ -20,8 +20,6 @@ use crate::{
     text::count,
 };
 
-/// A deadline further away than this is cut to it.
-const LONGEST_TTL: Duration = Duration::from_hours(24);
 /// How many warnings are kept in words.
 const WARNINGS: usize = 20;
 
@@ -71,13 +69,6 @@ impl Item {
     }
 }
 
-/// Who may be served from a catalogue (design section 4.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    Public,
-    Private,
-}
-
 /// How long a catalogue may be used (design section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fresh {
@@ -86,6 +77,39 @@ pub enum Fresh {
     UntilTold,
     /// Stale as soon as it is read: a modern upstream that gave no valid `ttlMs`.
     Never,
+}
+
+impl Fresh {
+    /// Of a modern result that came at this moment.
+    pub fn of(hints: Hints, received: Moment) -> Self {
+        hints.positive_ttl().map_or(Self::Never, |ttl| Self::Until(received.after(ttl)))
+    }
+
+    pub fn at(self, now: Moment) -> bool {
+        match self {
+            Self::Until(deadline) => now < deadline,
+            Self::UntilTold => true,
+            Self::Never => false,
+        }
+    }
+
+    /// When it ends, if that is known now.
+    pub const fn deadline(self) -> Option<Moment> {
+        match self {
+            Self::Until(deadline) => Some(deadline),
+            Self::UntilTold | Self::Never => None,
+        }
+    }
+
+    /// The one that ends first.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Never, _) | (_, Self::Never) => Self::Never,
+            (Self::UntilTold, one) | (one, Self::UntilTold) => one,
+            (Self::Until(one), Self::Until(other)) => Self::Until(one.min(other)),
+        }
+    }
 }
 
 /// All pages of one list.
@@ -104,27 +128,28 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Of a server that doesn't have this type at all.
-    pub fn empty(kind: CapabilityType) -> Self {
+    /// Of a server that doesn't have this type at all, for as long as that is known.
+    pub fn empty(kind: CapabilityType, fresh: Fresh, scope: Scope) -> Self {
         Self {
             kind,
             items: Vec::new(),
             warnings: Vec::new(),
-            // Asked again with the next link, which may declare it.
-            fresh: Fresh::UntilTold,
-            scope: Scope::Public,
+            fresh,
+            scope,
             by_key: HashMap::new(),
             by_exposed: HashMap::new(),
             digest: 0,
         }
     }
 
+    /// As hints that were read elsewhere have it.
+    #[must_use]
+    pub fn with(self, fresh: Fresh, scope: Scope) -> Self {
+        Self { fresh, scope, ..self }
+    }
+
     pub fn is_fresh(&self, now: Moment) -> bool {
-        match self.fresh {
-            Fresh::Until(deadline) => now < deadline,
-            Fresh::UntilTold => true,
-            Fresh::Never => false,
-        }
+        self.fresh.at(now)
     }
 
     pub fn get(&self, key: &str) -> Option<&Item> {
@@ -156,8 +181,8 @@ pub struct Pages {
     untold: usize,
     /// The first item that came again word for word, and how many did.
     again: Option<(String, usize)>,
-    /// The least `ttlMs` over the pages; `None` once a page had no valid one.
-    ttl: Option<Duration>,
+    /// The earliest end over the pages, each counted from when it came (modern only).
+    fresh: Fresh,
     scope: Scope,
 }
 
@@ -178,7 +203,7 @@ impl Pages {
             warnings: Vec::new(),
             untold: 0,
             again: None,
-            ttl: Some(LONGEST_TTL),
+            fresh: Fresh::UntilTold,
             scope: Scope::Public,
         }
     }
@@ -196,9 +221,9 @@ impl Pages {
         self.warnings.insert(0, warning);
     }
 
-    /// Takes one page in and returns the cursor of the next. Any string is a cursor, the empty
-    /// one too (protocol 2026-07-28, "Pagination").
-    pub fn take(&mut self, page: &RawValue) -> Result<Option<String>, NoList> {
+    /// Takes one page in, as it came at this moment, and returns the cursor of the next. Any string
+    /// is a cursor, the empty one too (protocol 2026-07-28, "Pagination").
+    pub fn take(&mut self, page: &RawValue, received: Moment) -> Result<Option<String>, NoList> {
         let kind = self.reader.kind;
         let no_list = NoList { method: kind.list_method(), member: kind.list_member() };
         let page = RawObject::parse(page).map_err(|_| no_list.clone())?;
@@ -207,7 +232,9 @@ impl Pages {
         for item in items {
             self.add(item);
         }
-        self.hints(&page);
+        let hints = Hints::of(&page);
+        self.fresh = self.fresh.and(Fresh::of(hints, received));
+        self.scope = self.scope.and(hints.scope);
         let cursor = page.get("nextCursor").filter(|cursor| cursor.get() != "null");
         let Some(cursor) = cursor else { return Ok(None) };
         let text = as_str(cursor);
@@ -218,17 +245,6 @@ impl Pages {
             ));
         }
         Ok(text)
-    }
-
-    fn hints(&mut self, page: &RawObject) {
-        let ttl = page.get("ttlMs").and_then(|ttl| milliseconds(ttl.get()));
-        self.ttl = match (self.ttl, ttl) {
-            (Some(least), Some(ttl)) => Some(least.min(ttl)),
-            _ => None,
-        };
-        if page.str("cacheScope").as_deref() != Some("public") {
-            self.scope = Scope::Private;
-        }
     }
 
     fn add(&mut self, item: &RawValue) {
@@ -279,7 +295,7 @@ impl Pages {
         });
     }
 
-    /// The catalogue, fresh from `received` on as its era has it.
+    /// The catalogue, whose last page came at `received`, fresh as its era has it.
     pub fn into_catalogue(mut self, received: Moment) -> Catalogue {
         if let Some((first, number)) = &self.again {
             let others = match number - 1 {
@@ -294,13 +310,12 @@ impl Pages {
         if self.untold > 0 {
             self.warnings.push(format!("and {}", count(self.untold, "more warning")));
         }
-        let fresh = match (self.reader.era, self.ttl) {
-            (Era::Legacy, _) => match self.reader.legacy_ttl.duration() {
+        let fresh = match self.reader.era {
+            Era::Legacy => match self.reader.legacy_ttl.duration() {
                 Some(ttl) => Fresh::Until(received.after(ttl)),
                 None => Fresh::UntilTold,
             },
-            (Era::Modern, Some(ttl)) if !ttl.is_zero() => Fresh::Until(received.after(ttl)),
-            (Era::Modern, _) => Fresh::Never,
+            Era::Modern => self.fresh,
         };
         let scope = match self.reader.era {
             Era::Legacy => Scope::Private,
@@ -332,116 +347,5 @@ fn place(value: &RawValue, item: &RawValue) -> Range<usize> {
     start..start + value.get().len()
 }
 
-/// A `ttlMs` is an integer of 0 or more, written as one; else it is as good as absent. A larger
-/// one than fits is still one.
-fn milliseconds(text: &str) -> Option<Duration> {
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let milliseconds = text.parse::<u64>().map_or(LONGEST_TTL, Duration::from_millis);
-    Some(milliseconds.min(LONGEST_TTL))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::Clock;
-
-    fn reader(kind: CapabilityType, era: Era) -> Reader {
-        Reader {
-            kind,
-            upstream: UpstreamName::parse("up").expect("a valid name"),
-            name_limit: NameLimit::default(),
-            era,
-            legacy_ttl: LegacyTtl::default(),
-        }
-    }
-
-    fn read(era: Era, pages: &[&str]) -> Catalogue {
-        let mut read = Pages::new(reader(CapabilityType::Tool, era));
-        for page in pages {
-            let page: Box<RawValue> = serde_json::from_str(page).expect("json");
-            read.take(&page).expect("a list");
-        }
-        read.into_catalogue(Clock::default().now())
-    }
-
-    #[test]
-    fn an_item_is_shown_under_its_exposed_name_and_else_byte_for_byte() {
-        let tool = r#"{"zeta":1e3, "name" : "add","inputSchema":{"type":"object","max":18446744073709551616}}"#;
-        let catalogue = read(Era::Legacy, &[&format!(r#"{{"tools":[{tool}]}}"#)]);
-        let mut shown = String::new();
-        catalogue.items[0].write_as("up__add", &mut shown);
-        assert_eq!(shown, tool.replace("\"add\"", "\"up__add\""));
-        assert!(catalogue.exposed("up__add").is_some(), "if it lists, it calls");
-    }
-
-    #[test]
-    fn one_bad_tool_costs_that_tool() {
-        let page = r#"{"tools":[{"name":"good","inputSchema":{"type":"object"}},{"name":7},"text",
-            {"name":"good","inputSchema":{"type":"object"}},{"name":"str","inputSchema":{"type":"string"}},
-            {"name":"null","inputSchema":null},{"name":"untyped","inputSchema":{"properties":{}}},
-            {"name":"titled","title":7,"inputSchema":{"type":"object"}},
-            {"name":"blank","description":null,"inputSchema":{"type":["object","null"]}}]}"#;
-        let catalogue = read(Era::Legacy, &[page]);
-        let names: Vec<_> = catalogue.items.iter().map(|item| item.key.as_str()).collect();
-        assert_eq!(names, ["good", "untyped", "blank"]);
-        assert_eq!(catalogue.warnings.len(), 9, "{:?}", catalogue.warnings);
-    }
-
-    #[test]
-    fn a_modern_catalogue_lives_as_long_as_its_shortest_page() {
-        let now = Clock::default().now();
-        for (pages, want) in [
-            (&["60000", "1000"][..], Some(Duration::from_secs(1))),
-            (&["60000", "0"], None),
-            (&["-1"], None),
-            (&["1.5"], None),
-            (&["1e300"], None),
-            (&["\"60\""], None),
-            (&["null"], None),
-            (&["9223372036854775808"], Some(LONGEST_TTL)),
-        ] {
-            let mut read = Pages::new(reader(CapabilityType::Tool, Era::Modern));
-            for ttl in pages {
-                let page = format!(r#"{{"tools":[],"ttlMs":{ttl},"cacheScope":"public"}}"#);
-                let page: Box<RawValue> = serde_json::from_str(&page).expect("json");
-                read.take(&page).expect("a list");
-            }
-            let want = want.map_or(Fresh::Never, |ttl| Fresh::Until(now.after(ttl)));
-            assert_eq!(read.into_catalogue(now).fresh, want, "{pages:?}");
-        }
-    }
-
-    #[test]
-    fn a_page_without_a_hint_makes_a_modern_catalogue_stale_at_once_but_not_a_legacy_one() {
-        assert_eq!(read(Era::Modern, &[r#"{"tools":[]}"#]).fresh, Fresh::Never);
-        let legacy = read(Era::Legacy, &[r#"{"tools":[],"ttlMs":0}"#]);
-        assert!(matches!(legacy.fresh, Fresh::Until(_)), "hints are not part of that era");
-    }
-
-    #[test]
-    fn one_page_that_is_not_public_makes_all_private() {
-        let page = |scope: &str| format!(r#"{{"tools":[],"ttlMs":1,"cacheScope":{scope}}}"#);
-        let read = |scopes: &[&str]| {
-            let pages: Vec<_> = scopes.iter().map(|scope| page(scope)).collect();
-            read(Era::Modern, &pages.iter().map(String::as_str).collect::<Vec<_>>()).scope
-        };
-        assert_eq!(read(&["\"public\"", "\"public\""]), Scope::Public);
-        for odd in ["\"private\"", "\"Public\"", "\"\"", "null", "7"] {
-            assert_eq!(read(&["\"public\"", odd]), Scope::Private, "{odd}");
-        }
-    }
-
-    #[test]
-    fn the_empty_string_is_a_cursor_and_null_is_the_end() {
-        let mut pages = Pages::new(reader(CapabilityType::Tool, Era::Legacy));
-        let mut next = |page: &str| {
-            let page: Box<RawValue> = serde_json::from_str(page).expect("json");
-            pages.take(&page).expect("a list")
-        };
-        assert_eq!(next(r#"{"tools":[],"nextCursor":""}"#), Some(String::new()));
-        assert_eq!(next(r#"{"tools":[],"nextCursor":null}"#), None);
-        assert_eq!(next(r#"{"tools":[]}"#), None);
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::{
+    hints::Hints,
     link::Hello,
     wire::{Failure, FailureKind, Ran},
 };
@@ -39,6 +40,7 @@ pub fn discovered(result: &RawValue) -> Discovery {
                 .and_then(|meta| meta.object("io.modelcontextprotocol/serverInfo"))
                 .and_then(|info| introduced(&info)),
             instructions: result.str("instructions"),
+            hints: Hints::of(&result),
         });
     }
     foreign_or_legacy(versions)
@@ -80,6 +82,7 @@ pub fn legacy(result: &RawValue) -> Result<Hello, Failure> {
         capabilities: result.object("capabilities").unwrap_or_default(),
         server: result.object("serverInfo").and_then(|info| introduced(&info)),
         instructions: result.str("instructions"),
+        hints: Hints::NONE,
     })
 }
 

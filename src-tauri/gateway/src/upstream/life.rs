@@ -14,8 +14,9 @@ use tracing::{debug, info, warn};
 use super::{
     Upstream, UpstreamEvent,
     advice::advised,
-    ask,
     link::{Link, News},
+    listen,
+    lists::Ended,
     wire::{Failure, FailureKind, Ran},
 };
 use crate::{
@@ -178,8 +179,8 @@ impl Upstream {
         if lock(&self.era).replace(hello.era) != Some(hello.era) {
             self.tell(UpstreamEvent::Era(Some(hello.era)));
         }
-        self.invalidate(&CapabilityType::ALL, "it was connected anew");
-        self.standing.send_modify(|standing| standing.hello = Some(hello.clone()));
+        self.invalidate(&CapabilityType::ALL, Ended::NewLink);
+        self.introduced(hello.clone());
         self.set_state(State::Ready);
         self.tell(UpstreamEvent::LinkUp);
         if let Some(level) = *lock(&self.log_level) {
@@ -192,7 +193,7 @@ impl Upstream {
             let (upstream, link) = (Arc::clone(self), Arc::clone(link));
             self.tasks.spawn(async move {
                 tokio::select! {
-                    () = ask::listen(&upstream, &link) => {}
+                    () = listen::listen(&upstream, &link) => {}
                     () = link.gone() => {}
                     () = upstream.ended.cancelled() => {}
                 }
@@ -206,10 +207,13 @@ impl Upstream {
                 News::ListChanged(kinds) => {
                     debug!(upstream = %self.name, ?kinds, "its list changed");
                     lock(&self.refused).retain(|kind, _| !kinds.contains(kind));
-                    self.invalidate(&kinds, "it said that its list changed");
-                    self.tell(UpstreamEvent::Invalidated(kinds));
+                    self.invalidate(&kinds, Ended::Told);
+                    self.tell(UpstreamEvent::Invalidated(kinds, Ended::Told));
                 }
-                News::ResourceUpdated(uri) => self.tell(UpstreamEvent::ResourceUpdated(uri)),
+                News::ResourceUpdated(uri) => {
+                    self.reads.updated(&uri);
+                    self.tell(UpstreamEvent::ResourceUpdated(uri));
+                }
                 News::Closed(failure) => {
                     let failure = advised(failure, &self.definition().transport, &self.name);
                     self.died(link, &failure);

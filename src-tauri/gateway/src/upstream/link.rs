@@ -22,6 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    hints::Hints,
     log::UpstreamLog,
     wire::{
         Event, Events, Failure, FailureKind, Kind, Outgoing, Ran, Wire, stdio::foreign_framing,
@@ -36,6 +37,8 @@ use crate::{
 
 /// The prefix of `_meta` keys that belong to one hop of the protocol.
 pub const PROTOCOL_META: &str = "io.modelcontextprotocol/";
+/// How a modern upstream is asked to tell of changes.
+pub const SUBSCRIBE: &str = "subscriptions/listen";
 const METHOD_NOT_FOUND: i32 = -32601;
 /// How long a cancellation or an answer of ours may take to be written.
 const COURTESY: Duration = Duration::from_secs(5);
@@ -55,6 +58,8 @@ pub struct Hello {
     /// `serverInfo`: name and version, for people.
     pub server: Option<String>,
     pub instructions: Option<String>,
+    /// How long this may be taken for true; modern only.
+    pub hints: Hints,
 }
 
 impl Hello {
@@ -103,6 +108,8 @@ pub enum CallEvent {
     Log(Box<RawValue>),
     /// The upstream asks the app something before it answers.
     Question(Question),
+    /// A subscription is heard, with what it was granted.
+    Acknowledged(RawObject),
     Result(Box<RawValue>),
     Error(Box<RawValue>),
     Failed(Failure),
@@ -132,6 +139,8 @@ pub enum News {
 struct Waiting {
     events: mpsc::UnboundedSender<CallEvent>,
     caller: Option<CallerId>,
+    /// The one request that a server may end without an answer.
+    is_subscription: bool,
 }
 
 /// A live connection. Dropping the last reference does not close it: [`Link::close`] does.
@@ -309,8 +318,11 @@ impl Link {
         let tag = self.next_tag.fetch_add(1, Ordering::Relaxed);
         let (sender, events) = mpsc::unbounded_channel();
         let caller = request.caller.as_ref().map(|caller| caller.id);
+        let is_subscription = request.method == SUBSCRIBE;
         match self.waiting().as_mut() {
-            Some(waiting) => waiting.insert(tag, Waiting { events: sender, caller }),
+            Some(waiting) => {
+                waiting.insert(tag, Waiting { events: sender, caller, is_subscription })
+            }
             None => return Err(self.obituary(Ran::CertainlyNot)),
         };
         // Only now: whoever waits for the end of all requests has seen this one or retired before.
@@ -509,12 +521,15 @@ impl Link {
         let news = match method {
             "notifications/progress" => return self.progress(params),
             "notifications/message" => return self.log_message(params, origin),
+            "notifications/subscriptions/acknowledged" => {
+                return self.acknowledged(params, origin);
+            }
+            "notifications/cancelled" => return self.unsubscribed(params),
             "notifications/tools/list_changed" => News::ListChanged(vec![CapabilityType::Tool]),
             "notifications/prompts/list_changed" => News::ListChanged(vec![CapabilityType::Prompt]),
             "notifications/resources/list_changed" => {
                 News::ListChanged(vec![CapabilityType::Resource, CapabilityType::Template])
             }
-            "notifications/cancelled" => return self.given_up(params),
             "notifications/resources/updated" => {
                 let params = params.and_then(|params| RawObject::parse(params).ok());
                 match params.and_then(|params| params.str("uri")) {
@@ -527,18 +542,32 @@ impl Link {
         let _ = self.news.send(news);
     }
 
-    /// A server ends a subscription in either of two ways; this is the one that isn't an answer.
-    fn given_up(&self, params: Option<&RawValue>) {
+    /// Over stdio only the subscription's id in `_meta` says which one it is.
+    fn acknowledged(&self, params: Option<&RawValue>, origin: Option<u64>) {
+        let Some(params) = params.and_then(|params| RawObject::parse(params).ok()) else { return };
+        let meta = params.object("_meta").unwrap_or_default();
+        let named = meta.get(&format!("{PROTOCOL_META}subscriptionId")).and_then(tag_of);
+        let Some(tag) = origin.or(named) else { return };
+        if let Some(waiting) = self.waiting().as_ref().and_then(|waiting| waiting.get(&tag)) {
+            let granted = params.object("notifications").unwrap_or_default();
+            let _ = waiting.events.send(CallEvent::Acknowledged(granted));
+        }
+    }
+
+    /// A server that ends a subscription over stdio may say so by cancelling it; nothing else of
+    /// ours is the server's to cancel.
+    fn unsubscribed(&self, params: Option<&RawValue>) {
         let Some(params) = params.and_then(|params| RawObject::parse(params).ok()) else { return };
         let Some(tag) = params.get("requestId").and_then(tag_of) else { return };
-        let is_own = |waiting: &HashMap<u64, Waiting>| {
-            waiting.get(&tag).is_some_and(|waiting| waiting.caller.is_none())
+        let is_subscription = |waiting: &HashMap<u64, Waiting>| {
+            waiting.get(&tag).is_some_and(|waiting| waiting.is_subscription)
         };
-        if self.waiting().as_ref().is_some_and(is_own)
-            && let Some(waiting) = self.strike(tag)
+        if self.waiting().as_ref().is_some_and(is_subscription)
+            && let Some(ended) = self.strike(tag)
         {
-            let failure = Failure::new(FailureKind::Gone, Ran::Perhaps, "the server ended it");
-            let _ = waiting.events.send(CallEvent::Failed(failure));
+            let why = "it ended the subscription";
+            let failure = Failure::new(FailureKind::Gone, Ran::Perhaps, why);
+            let _ = ended.events.send(CallEvent::Failed(failure));
         }
     }
 
@@ -674,7 +703,10 @@ impl Call {
                 CallEvent::Error(error) => return Ok(Err(error)),
                 CallEvent::Failed(failure) => return Err(failure),
                 // A question nobody asked for is answered "can't" by being dropped.
-                CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Question(_) => {}
+                CallEvent::Progress(_)
+                | CallEvent::Log(_)
+                | CallEvent::Question(_)
+                | CallEvent::Acknowledged(_) => {}
             }
         }
     }

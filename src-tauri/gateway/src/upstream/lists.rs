@@ -23,6 +23,37 @@ use crate::{
 pub type Reading = Shared<BoxFuture<'static, Outcome>>;
 type Outcome = Result<Arc<Catalogue>, Fault>;
 
+/// What ended a catalogue's freshness before its time (design section 4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The upstream said that its list changed.
+    Told,
+    /// It answered that it doesn't know what it listed.
+    Suspected,
+    /// The user asked for a fresh one.
+    Refreshed,
+    NewLink,
+    /// Its notices of changes were not heard for a while.
+    Interrupted,
+}
+
+impl Ended {
+    /// Whether something speaks against the content itself, and not only for a look at it.
+    pub const fn is_doubt(self) -> bool {
+        matches!(self, Self::Told | Self::Suspected | Self::Refreshed)
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Told => "it said that its list changed",
+            Self::Suspected => "it answered that it doesn't know what it listed",
+            Self::Refreshed => "its user asked for a fresh list",
+            Self::NewLink => "it was connected anew",
+            Self::Interrupted => "its notices of changes were interrupted",
+        }
+    }
+}
+
 /// One catalogue's place. The lock is short: nobody holds it across a read.
 #[derive(Default)]
 pub struct List(Mutex<Slot>);
@@ -33,7 +64,7 @@ struct Slot {
     current: Option<Arc<Catalogue>>,
     read_at: i64,
     /// Why its freshness ended early, and when.
-    ended: Option<(String, i64)>,
+    ended: Option<(Ended, i64)>,
     /// What the last read failed with.
     fault: Option<(Fault, i64)>,
     /// Counts invalidations: a read that began before one never becomes the fresh value.
@@ -62,12 +93,8 @@ impl List {
     /// The fresh catalogue, or the read under way, or the one that `begin` starts.
     pub fn find(&self, clock: &Clock, begin: impl FnOnce(u64) -> Reading) -> Found {
         let mut slot = self.slot();
-        if let Some(current) = slot.current.as_ref()
-            && slot.ended.is_none()
-            && slot.fault.is_none()
-            && current.is_fresh(clock.now())
-        {
-            return Found::Fresh(Arc::clone(current));
+        if let Some(current) = slot.fresh(clock) {
+            return Found::Fresh(current);
         }
         if let Some(read) = &slot.reading
             && read.generation == slot.generation
@@ -80,6 +107,26 @@ impl List {
         let generation = slot.generation;
         slot.reading = Some(UnderWay { number, generation, since, reading: reading.clone() });
         Found::Reading(reading, since)
+    }
+
+    /// The catalogue, if it is fresh. Starts nothing.
+    pub fn fresh(&self, clock: &Clock) -> Option<Arc<Catalogue>> {
+        self.slot().fresh(clock)
+    }
+
+    /// Puts in place what an earlier process read, if this one has read nothing yet.
+    pub fn restore(&self, catalogue: Arc<Catalogue>, read_at: i64) {
+        let mut slot = self.slot();
+        if slot.current.is_none() {
+            (slot.current, slot.read_at) = (Some(catalogue), read_at);
+        }
+    }
+
+    /// The last good one and when it was read, unless something speaks against its content.
+    pub fn undoubted(&self) -> Option<(Arc<Catalogue>, i64)> {
+        let slot = self.slot();
+        let doubted = slot.ended.is_some_and(|(ended, _)| ended.is_doubt());
+        slot.current.clone().filter(|_| !doubted).map(|current| (current, slot.read_at))
     }
 
     /// A read has its link and is about to ask: what was invalidated before doesn't concern it.
@@ -103,10 +150,13 @@ impl List {
     }
 
     /// Ends its freshness. It stays in place, to be served if a new read fails.
-    pub fn invalidate(&self, because: &str) {
+    pub fn invalidate(&self, ended: Ended) {
         let mut slot = self.slot();
         slot.generation += 1;
-        slot.ended = Some((because.to_owned(), wall()));
+        // A doubt that nobody has looked into stays one, whatever comes after it.
+        if slot.ended.is_none_or(|(before, _)| !before.is_doubt()) {
+            slot.ended = Some((ended, wall()));
+        }
     }
 
     /// Drops everything: the authorization context changed.
@@ -144,21 +194,20 @@ impl List {
             return fault
                 .map_or(Freshness::Unread, |(because, _)| Freshness::Unavailable { because });
         };
-        if let Some((because, since)) = fault.or_else(|| slot.ended.clone()) {
+        let ended = || slot.ended.map(|(ended, since)| (ended.words().to_owned(), since));
+        if let Some((because, since)) = fault.or_else(ended) {
             return Freshness::Stale { since, because };
-        }
-        if current.items.is_empty() && current.fresh == Fresh::UntilTold {
-            return Freshness::Empty;
         }
         let now = clock.now();
         match current.fresh {
+            fresh if current.items.is_empty() && fresh.at(now) => Freshness::Empty,
             Fresh::UntilTold => Freshness::Fresh { until: None },
             Fresh::Until(deadline) if now < deadline => {
                 let left = now.until(deadline).as_millis() as i64;
                 Freshness::Fresh { until: Some(wall() + left) }
             }
-            Fresh::Until(_) => Freshness::Stale {
-                since: slot.read_at,
+            Fresh::Until(deadline) => Freshness::Stale {
+                since: wall() - deadline.until(now).as_millis() as i64,
                 because: "its time is over; the next need reads it anew".to_owned(),
             },
             Fresh::Never => Freshness::Stale {
@@ -174,6 +223,14 @@ impl List {
     }
 }
 
+impl Slot {
+    fn fresh(&self, clock: &Clock) -> Option<Arc<Catalogue>> {
+        let current = self.current.as_ref()?;
+        let sound = self.ended.is_none() && self.fault.is_none();
+        (sound && current.is_fresh(clock.now())).then(|| Arc::clone(current))
+    }
+}
+
 /// Runs a read in a task of its own, so that an asker who gives up does not strand it.
 pub fn spawn_reading(
     tracker: &tokio_util::task::TaskTracker,
@@ -185,135 +242,4 @@ pub fn spawn_reading(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    };
-
-    use futures::FutureExt as _;
-    use tokio::sync::oneshot;
-
-    use super::*;
-    use crate::{
-        capability::CapabilityType,
-        definition::{Era, LegacyTtl},
-        names::{NameLimit, UpstreamName},
-        upstream::catalogue::{Pages, Reader},
-    };
-
-    fn clock() -> (Clock, Arc<AtomicU64>) {
-        let now = Arc::new(AtomicU64::new(1_000_000));
-        (Clock::Driven(Arc::clone(&now)), now)
-    }
-
-    /// A legacy catalogue, fresh for a minute.
-    fn read_at(clock: &Clock) -> Arc<Catalogue> {
-        let reader = Reader {
-            kind: CapabilityType::Tool,
-            upstream: UpstreamName::parse("up").expect("a valid name"),
-            name_limit: NameLimit::default(),
-            era: Era::Legacy,
-            legacy_ttl: LegacyTtl::default(),
-        };
-        Arc::new(Pages::new(reader).into_catalogue(clock.now()))
-    }
-
-    fn fault() -> Fault {
-        Fault::unavailable(&UpstreamName::parse("up").expect("a valid name"), "it broke")
-    }
-
-    /// A read that ends when told to.
-    fn pending() -> (oneshot::Sender<Outcome>, Reading) {
-        let (end, outcome) = oneshot::channel();
-        let reading = async move { outcome.await.unwrap_or_else(|_| Err(fault())) };
-        (end, reading.boxed().shared())
-    }
-
-    fn is_fresh(list: &List, clock: &Clock) -> bool {
-        match list.find(clock, |_| pending().1) {
-            Found::Fresh(_) => true,
-            Found::Reading(..) => false,
-        }
-    }
-
-    #[tokio::test]
-    async fn fifty_askers_share_one_read_and_its_failure() {
-        let (list, (clock, _)) = (List::default(), clock());
-        let (end, reading) = pending();
-        let mut reads = 0;
-        let askers: Vec<Reading> = (0..50)
-            .map(|_| {
-                match list.find(&clock, |_| {
-                    reads += 1;
-                    reading.clone()
-                }) {
-                    Found::Reading(reading, _) => reading,
-                    Found::Fresh(_) => panic!("nothing was read yet"),
-                }
-            })
-            .collect();
-        end.send(Err(fault())).expect("somebody waits");
-        let outcomes = futures::future::join_all(askers).await;
-        assert_eq!(reads, 1);
-        assert!(
-            outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(|told| *told == fault()))
-        );
-    }
-
-    #[test]
-    fn what_was_read_is_fresh_for_its_time_on_a_clock_that_counts_sleep() {
-        let (list, (clock, now)) = (List::default(), clock());
-        list.settle(0, list.asks(0), &Ok(read_at(&clock)));
-        assert!(is_fresh(&list, &clock));
-        now.fetch_add(59_999, Ordering::SeqCst);
-        assert!(is_fresh(&list, &clock), "a moment before its deadline");
-        now.fetch_add(1, Ordering::SeqCst);
-        assert!(!is_fresh(&list, &clock), "the deadline is a hard one");
-    }
-
-    #[test]
-    fn a_read_that_asked_before_an_invalidation_never_becomes_the_fresh_value() {
-        let (list, (clock, _)) = (List::default(), clock());
-        let Found::Reading(..) = list.find(&clock, |_| pending().1) else { panic!("unread") };
-        let generation = list.asks(0);
-        list.invalidate("it changed");
-        list.settle(0, generation, &Ok(read_at(&clock)));
-        assert!(!is_fresh(&list, &clock));
-        assert!(list.last_good().is_some(), "it may be served if nothing newer can be had");
-    }
-
-    #[test]
-    fn a_read_that_still_waits_for_its_link_is_not_outdated_by_that_link() {
-        let (list, (clock, _)) = (List::default(), clock());
-        let Found::Reading(_, began) = list.find(&clock, |_| pending().1) else { panic!("unread") };
-        list.invalidate("it was connected anew");
-        let generation = list.asks(0);
-        let Found::Reading(_, joined) = list.find(&clock, |_| panic!("a second read")) else {
-            panic!("still being read");
-        };
-        assert_eq!(began, joined, "the later asker joins the read that waited");
-        list.settle(0, generation, &Ok(read_at(&clock)));
-        assert!(is_fresh(&list, &clock));
-    }
-
-    #[test]
-    fn a_failed_read_keeps_the_last_good_one_and_says_since_when_it_is_stale() {
-        let (list, (clock, _)) = (List::default(), clock());
-        list.settle(0, list.asks(0), &Ok(read_at(&clock)));
-        list.settle(1, list.asks(1), &Err(fault()));
-        assert!(!is_fresh(&list, &clock), "an error is never taken for an answer");
-        assert!(list.last_good().is_some());
-        assert!(
-            matches!(list.freshness(&clock), Freshness::Stale { because, .. } if because == fault().message)
-        );
-    }
-
-    #[test]
-    fn what_was_never_read_well_is_unavailable_and_not_empty() {
-        let (list, (clock, _)) = (List::default(), clock());
-        list.settle(0, list.asks(0), &Err(fault()));
-        assert_eq!(list.freshness(&clock), Freshness::Unavailable { because: fault().message });
-        assert!(list.last_good().is_none());
-    }
-}
+mod tests;

@@ -9,11 +9,15 @@ pub mod catalogue;
 mod changes;
 pub mod connect;
 mod hello;
+pub mod hints;
+mod introduction;
 mod life;
 pub mod link;
+mod listen;
 pub mod lists;
 pub mod log;
 pub mod process;
+pub mod reads;
 mod repair;
 mod slot;
 pub mod starts;
@@ -39,10 +43,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
 use self::{
-    catalogue::{Catalogue, Pages, Reader},
+    catalogue::{Catalogue, Fresh, Reader, Scope},
     connect::Dialler,
+    introduction::Introduction,
     link::{Hello, Link, Request},
-    lists::{Found, List, Reading},
+    lists::{Ended, Found, List, Reading},
+    reads::Reads,
     slot::LinkSlot,
     story::Story,
     wire::{Failure, FailureKind},
@@ -74,8 +80,8 @@ pub enum UpstreamEvent {
     Era(Option<Era>),
     /// A link is up; its catalogues are to be read again.
     LinkUp,
-    /// Its list of these types is no longer what was read.
-    Invalidated(Vec<CapabilityType>),
+    /// Its list of these types may no longer be what was read.
+    Invalidated(Vec<CapabilityType>, Ended),
     /// A catalogue was read.
     Read,
     ResourceUpdated(String),
@@ -131,7 +137,9 @@ pub struct Upstream {
     standing: watch::Sender<Standing>,
     story: Mutex<Story>,
     link: LinkSlot,
+    introduction: Introduction,
     lists: [List; 4],
+    reads: Reads,
     starts: Mutex<VecDeque<Instant>>,
     /// When an app last used it.
     used: Mutex<Instant>,
@@ -174,7 +182,9 @@ impl Upstream {
             }),
             story: Mutex::default(),
             link: LinkSlot::default(),
+            introduction: Introduction::default(),
             lists: Default::default(),
+            reads: Reads::default(),
             starts: Mutex::default(),
             used: Mutex::new(Instant::now()),
             refused: Mutex::default(),
@@ -260,6 +270,16 @@ impl Upstream {
         &self.lists[kind.index()]
     }
 
+    /// What of its resources may be used again.
+    pub fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
+    /// The fresh catalogue of a type. Starts nothing.
+    pub fn fresh(&self, kind: CapabilityType) -> Option<Arc<Catalogue>> {
+        self.list(kind).fresh(&self.clock)
+    }
+
     /// What is known of a type now, without any waiting.
     pub fn last_good(&self, kind: CapabilityType) -> Option<Arc<Catalogue>> {
         self.list(kind).last_good()
@@ -330,10 +350,14 @@ impl Upstream {
         self.link().await.map(drop).map_err(|failure| self.faulted(&failure))
     }
 
-    /// Ends the freshness of all its catalogues.
-    pub fn invalidate(&self, kinds: &[CapabilityType], because: &str) {
+    /// Ends the freshness of these catalogues, and with the resources' that of what was read of
+    /// them.
+    pub fn invalidate(&self, kinds: &[CapabilityType], ended: Ended) {
         for kind in kinds {
-            self.list(*kind).invalidate(because);
+            self.list(*kind).invalidate(ended);
+        }
+        if kinds.contains(&CapabilityType::Resource) {
+            self.reads.clear();
         }
     }
 
@@ -414,24 +438,49 @@ impl Upstream {
     ) -> Result<Arc<Catalogue>, Fault> {
         let link = self.link().await.map_err(|failure| self.faulted(&failure))?;
         *generation = self.list(kind).asks(number);
-        let hello = link.hello().clone();
         // What is not declared is not asked.
-        if !hello.offers(kind) {
-            return Ok(Arc::new(Catalogue::empty(kind)));
+        if !self.offers(kind, &link)
+            && let Some(empty) = self.declared_empty(kind).await?
+        {
+            return Ok(Arc::new(empty));
         }
         let reader = Reader {
             kind,
             upstream: self.name.clone(),
             name_limit: NameLimit::try_from(self.name_limit.load(Ordering::Relaxed))
                 .unwrap_or_default(),
-            era: hello.era,
+            era: link.hello().era,
             legacy_ttl: self.definition().settings.legacy_ttl,
         };
-        let pages = ask::walk(self, &reader).await?;
-        Ok(Arc::new(pages.map_or_else(
-            || Catalogue::empty(kind),
-            |pages: Pages| pages.into_catalogue(self.clock.now()),
-        )))
+        let catalogue = match ask::walk(self, &reader).await? {
+            Some(pages) => pages.into_catalogue(self.clock.now()),
+            None => self.empty(kind),
+        };
+        Ok(Arc::new(catalogue))
+    }
+
+    fn offers(&self, kind: CapabilityType, link: &Link) -> bool {
+        match self.introduction() {
+            Some((hello, _)) => hello.offers(kind),
+            None => link.hello().offers(kind),
+        }
+    }
+
+    /// `None`: asked again, the server says that it has this type now.
+    async fn declared_empty(
+        self: &Arc<Self>,
+        kind: CapabilityType,
+    ) -> Result<Option<Catalogue>, Fault> {
+        let (hello, _) = self.introduction_now().await?;
+        Ok((!hello.offers(kind)).then(|| self.empty(kind)))
+    }
+
+    /// That it lacks a type is as true, and for as long, as what it says of itself.
+    fn empty(&self, kind: CapabilityType) -> Catalogue {
+        match self.introduction() {
+            Some((hello, fresh)) => Catalogue::empty(kind, fresh, hello.hints.scope),
+            None => Catalogue::empty(kind, Fresh::Never, Scope::Private),
+        }
     }
 
     /// Whether a fresh link has refused this list in the same way.
@@ -546,14 +595,4 @@ impl Upstream {
         // The gateway outlives its upstreams; without it nobody wants to know.
         let _ = self.events.send((self.id, event));
     }
-}
-
-/// How `subscriptions/listen` asks for everything that ends a catalogue's freshness.
-fn every_list() -> RawObject {
-    RawObject::default().with(
-        "notifications",
-        &serde_json::json!({
-            "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true,
-        }),
-    )
 }

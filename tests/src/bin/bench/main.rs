@@ -5,6 +5,7 @@
 
 mod echo;
 mod hop;
+mod lists;
 mod load;
 
 use std::{
@@ -30,9 +31,11 @@ struct Arguments {
     requests: usize,
 }
 
-/// The processes that the bench starts of itself.
+/// One part alone; the others are processes that the bench starts of itself.
 #[derive(Subcommand)]
 enum Part {
+    /// What lists cost: warm, cold with many askers at once, and in memory.
+    Lists,
     /// An upstream that answers at once, over stdio or behind a port.
     Echo {
         #[arg(long, default_value_t = 22)]
@@ -54,6 +57,7 @@ async fn main() -> Result<()> {
         Some(Part::Echo { tools, port: None }) => echo::over_stdio(tools),
         Some(Part::Echo { tools, port: Some(port) }) => echo::over_http(tools, port).await,
         Some(Part::Hop { port }) => hop::serve(port).await,
+        Some(Part::Lists) => lists::measure(arguments.rounds, arguments.requests / 6).await,
         None => measure(&arguments).await,
     }
 }
@@ -97,6 +101,7 @@ async fn measure(arguments: &Arguments) -> Result<()> {
     println!("\nlist of 1,000 tools from 10 upstreams: {:.2} ms", listed.millis);
     drop(thousand);
 
+    lists::measure(arguments.rounds, arguments.requests / 6).await?;
     idle(&echo, arguments.rounds).await?;
     bridge(arguments.rounds).await
 }

@@ -52,6 +52,7 @@ fn stage() -> Stage {
         capabilities: RawObject::default(),
         server: None,
         instructions: None,
+        hints: crate::upstream::hints::Hints::NONE,
     });
     Stage { wire, link, says, _news: news }
 }
