@@ -86,4 +86,5 @@ export interface UpstreamSettings {
   call_idle_timeout: number;
   call_total_timeout: number;
   notifications: boolean;
+  idle_stop: number;
 }

@@ -108,7 +108,8 @@ pub enum Command {
     ///
     /// The settings: auto_enable_new_capabilities (true, false), legacy_ttl (seconds, until_told),
     /// isolation (shared; isolated is not available yet), request_timeout, call_idle_timeout, call_total_timeout
-    /// (seconds), notifications (true, false).
+    /// (seconds), notifications (true, false), idle_stop (minutes, off: a program that no app has used for so long is
+    /// stopped until the next call).
     #[command(
         after_help = "Examples:\n  traygate set files\n  traygate set files legacy_ttl=120 auto_enable_new_capabilities=false"
     )]

@@ -132,7 +132,7 @@ fn reply(method: &Method, target: &str, body: &Value) -> Response {
 
 fn settings() -> Value {
     json!({"auto_enable_new_capabilities": true, "legacy_ttl": 120, "isolation": "shared", "request_timeout": 30,
-        "call_idle_timeout": 300, "call_total_timeout": 3600, "notifications": true})
+        "call_idle_timeout": 300, "call_total_timeout": 3600, "notifications": true, "idle_stop": 0})
 }
 
 /// Milliseconds of Unix time, so long before now.
@@ -331,7 +331,7 @@ async fn an_upstream_is_added_from_a_command_a_url_or_a_snippet() {
         (text, asked.into_iter().map(|(_, body)| body).next().expect("a request"))
     };
     let settings = json!({"auto_enable_new_capabilities": true, "legacy_ttl": 60, "isolation": "shared", "request_timeout": 30,
-        "call_idle_timeout": 300, "call_total_timeout": 3600, "notifications": true});
+        "call_idle_timeout": 300, "call_total_timeout": 3600, "notifications": true, "idle_stop": 0});
     let defined = |name: &str, transport: Value| json!({"name": name, "transport": transport, "enabled": true, "settings": settings});
 
     let (text, body) = add(&[

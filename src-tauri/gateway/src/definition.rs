@@ -72,6 +72,8 @@ pub struct UpstreamSettings {
     /// How long a call may take in all, in seconds.
     pub call_total_timeout: u32,
     pub notifications: bool,
+    /// A program that no app has used for so many minutes is stopped until the next call; 0: never.
+    pub idle_stop: u32,
 }
 
 impl Default for UpstreamSettings {
@@ -84,6 +86,7 @@ impl Default for UpstreamSettings {
             call_idle_timeout: 5 * 60,
             call_total_timeout: 60 * 60,
             notifications: true,
+            idle_stop: 0,
         }
     }
 }

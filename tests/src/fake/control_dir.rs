@@ -31,12 +31,18 @@ pub struct Arm {
     /// How often; 0 is for ever.
     #[serde(default = "once")]
     pub times: u32,
-    /// For `slow`.
+    /// For `slow` and `cut`.
     #[serde(default)]
     pub ms: u64,
     /// For `error` the JSON-RPC code, for `http-status` the status.
     #[serde(default)]
     pub code: i64,
+    /// For `http-status` the body, for `error` the message.
+    #[serde(default)]
+    pub text: String,
+    /// For `http-status`: seconds.
+    #[serde(default)]
+    pub retry_after: Option<u64>,
     /// Waits for a page after the first.
     #[serde(default)]
     pub on_cursor: bool,
@@ -65,13 +71,43 @@ pub enum Failure {
     DropSession,
     /// The answer comes `ms` later.
     Slow,
-    /// HTTP: this status and no message.
+    /// HTTP: this status, with `text` and `retry_after`; nothing runs.
     HttpStatus,
+    /// The request runs, then after `ms` its connection is cut; the process lives, except on stdio.
+    Cut,
+    /// The same before it runs.
+    CutAtOnce,
 }
 
 impl Arm {
     pub fn new(what: Failure, method: &str) -> Self {
-        Self { what, method: method.to_owned(), times: 1, ms: 0, code: 0, on_cursor: false }
+        Self {
+            what,
+            method: method.to_owned(),
+            times: 1,
+            ms: 0,
+            code: 0,
+            text: String::new(),
+            retry_after: None,
+            on_cursor: false,
+        }
+    }
+
+    /// A bare HTTP status in the place of an answer.
+    pub fn status(status: u16, method: &str) -> Self {
+        Self::new(Failure::HttpStatus, method).code(status.into())
+    }
+
+    #[must_use]
+    pub fn text(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.text);
+        self
+    }
+
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
     }
 
     #[must_use]
@@ -223,11 +259,16 @@ impl ControlDir {
 
     /// The oldest failure that waits for this method, and for a cursor only where there is one.
     pub fn take(&self, method: &str, has_cursor: bool) -> io::Result<Option<Arm>> {
+        self.take_if(method, |arm| has_cursor || !arm.on_cursor)
+    }
+
+    /// The oldest one of this sort.
+    pub fn take_if(&self, method: &str, wanted: impl Fn(&Arm) -> bool) -> io::Result<Option<Arm>> {
         for path in self.armed()? {
             let Ok(text) = fs::read(&path) else { continue };
             let arm: Arm = serde_json::from_slice(&text)?;
             if arm.method == method
-                && (has_cursor || !arm.on_cursor)
+                && wanted(&arm)
                 && (arm.times == 0 || fs::remove_file(&path).is_ok())
             {
                 return Ok(Some(arm));

@@ -1,6 +1,6 @@
 //! The fake behind a URL: Streamable HTTP of both eras, and the old HTTP+SSE.
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::{
@@ -17,7 +17,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::{
     checks,
-    control_dir::LogEntry,
+    control_dir::{Arm, Failure, LogEntry},
     options::{Answers, FakeTransport},
     server::{After, Caller, Fake, Out, Session},
 };
@@ -99,6 +99,8 @@ async fn respond(fake: Arc<Fake>, mut outgoing: mpsc::UnboundedReceiver<Out>) ->
     let Some(first) = outgoing.recv().await else { return bare(500) };
     match first {
         Out::Status(status) => bare(status),
+        Out::Refused(arm) => refused(&arm),
+        Out::Cut => stream_response(stream::iter([Err(cut())])),
         Out::Garbage(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
         Out::Answer { text, status, then }
             if status != 200 || fake.options.answers == Answers::Json =>
@@ -132,22 +134,39 @@ fn event_stream(
             }
             event(&out)
         });
-    let opening = stream::iter([": open\n\n".to_owned()]);
+    let opening = stream::iter([Ok(": open\n\n".to_owned())]);
     stream_response(opening.chain(events))
 }
 
-fn event(out: &Out) -> String {
-    match out {
+fn event(out: &Out) -> io::Result<String> {
+    Ok(match out {
         Out::Message(text) | Out::Answer { text, .. } => {
             format!("event: message\ndata: {text}\n\n")
         }
         Out::Garbage(text) => format!("data: {text}\n\n"),
-        Out::Status(_) => String::new(),
-    }
+        Out::Status(_) | Out::Refused(_) => String::new(),
+        Out::Cut => return Err(cut()),
+    })
 }
 
-fn stream_response(events: impl futures::Stream<Item = String> + Send + 'static) -> Response {
-    let body = Body::from_stream(events.map(Ok::<_, Infallible>));
+/// What ends a body so that the server cuts the connection.
+fn cut() -> io::Error {
+    io::Error::other("cut on purpose")
+}
+
+fn refused(arm: &Arm) -> Response {
+    let mut response = bare(u16::try_from(arm.code).unwrap_or(500));
+    if let Some(seconds) = arm.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    *response.body_mut() = Body::from(arm.text.clone());
+    response
+}
+
+fn stream_response(
+    events: impl futures::Stream<Item = io::Result<String>> + Send + 'static,
+) -> Response {
+    let body = Body::from_stream(events);
     let headers =
         [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     (headers, body).into_response()
@@ -204,7 +223,7 @@ async fn sse_stream(State(fake): State<Arc<Fake>>, headers: HeaderMap) -> Respon
         }
         event(&out)
     });
-    stream_response(stream::iter([endpoint]).chain(events))
+    stream_response(stream::iter([Ok(endpoint)]).chain(events))
 }
 
 /// A session of HTTP+SSE ends with its stream.
@@ -229,6 +248,12 @@ async fn sse_post(
     let id = query.get("session").cloned().unwrap_or_default();
     let push = fake.sessions().get(&id).and_then(|session| session.push.clone());
     let Some(out) = push else { return bare(404) };
+    // Here a status comes before anything is looked at; the answer has another stream.
+    let method = serde_json::from_str::<serde_json::Value>(&body).unwrap_or_default();
+    let method = method["method"].as_str().unwrap_or_default();
+    if let Ok(Some(arm)) = fake.dir.take_if(method, |arm| arm.what == Failure::HttpStatus) {
+        return refused(&arm);
+    }
     let headers = Some(flat(&headers));
     let caller = Caller { session: Some(id), headers, out, stream_is_request: false };
     fake.receive(&body, caller);

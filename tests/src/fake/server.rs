@@ -78,6 +78,10 @@ pub enum Out {
     Garbage(&'static str),
     /// A bare HTTP status in the place of an answer.
     Status(u16),
+    /// The same with what else a refusal may have.
+    Refused(Arm),
+    /// The connection is cut in the place of an answer.
+    Cut,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,8 +242,13 @@ impl Fake {
             Ok(served) => self.result_of(message, method, served, caller).await,
             Err(refusal) => Err(refusal),
         };
+        let ms = arm.as_ref().map_or(0, |arm| arm.ms);
         let then = match arm.map(|arm| arm.what) {
             Some(Failure::DieBeforeAnswer) => self.die(9),
+            Some(Failure::Cut) => {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+                return Out::Cut;
+            }
             Some(Failure::DieAfterAnswer) => After::Die,
             _ => After::Live,
         };
@@ -260,7 +269,8 @@ impl Fake {
             Failure::Hang => std::future::pending().await,
             Failure::Error => {
                 let code = if arm.code == 0 { -32603 } else { arm.code };
-                let text = Refusal::new(code, "an armed error").text(Some(id));
+                let words = if arm.text.is_empty() { "an armed error" } else { &arm.text };
+                let text = Refusal::new(code, words).text(Some(id));
                 Some(Out::Answer { text, status: 200, then: After::Live })
             }
             Failure::Garbage => Some(Out::Garbage("this is {no message")),
@@ -274,8 +284,12 @@ impl Fake {
                 tokio::time::sleep(Duration::from_millis(arm.ms)).await;
                 None
             }
-            Failure::HttpStatus => Some(Out::Status(u16::try_from(arm.code).unwrap_or(500))),
-            Failure::DieBeforeAnswer | Failure::DieAfterAnswer => None,
+            Failure::CutAtOnce => {
+                tokio::time::sleep(Duration::from_millis(arm.ms)).await;
+                Some(Out::Cut)
+            }
+            Failure::HttpStatus => Some(Out::Refused(arm.clone())),
+            Failure::DieBeforeAnswer | Failure::DieAfterAnswer | Failure::Cut => None,
         }
     }
 

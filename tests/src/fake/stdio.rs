@@ -76,7 +76,8 @@ async fn write(fake: Arc<Fake>, mut outgoing: mpsc::UnboundedReceiver<Out>) {
             Out::Message(text) => (text, After::Live),
             Out::Answer { text, then, .. } => (text, then),
             Out::Garbage(text) => (text.to_owned(), After::Live),
-            Out::Status(_) => continue,
+            Out::Status(_) | Out::Refused(_) => continue,
+            Out::Cut => fake.die(9),
         };
         let line = format!("{text}\n");
         if stdout.write_all(line.as_bytes()).await.is_err() || stdout.flush().await.is_err() {

@@ -6,6 +6,7 @@
 mod catalogues;
 mod framing;
 mod freshness;
+mod healing;
 mod http;
 mod lifecycle;
 mod lists;

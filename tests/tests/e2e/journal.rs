@@ -38,7 +38,7 @@ async fn entries(traygate: &Traygate, args: &[&str]) -> Result<Vec<Value>> {
 }
 
 /// Waits until the journal, as a person reads it, holds all these words.
-async fn story(traygate: &Traygate, args: &[&str], words: &[&str]) -> Result<String> {
+pub async fn story(traygate: &Traygate, args: &[&str], words: &[&str]) -> Result<String> {
     let mut command = vec!["journal"];
     command.extend(args);
     let deadline = Instant::now() + DEADLINE;

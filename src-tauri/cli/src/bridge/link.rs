@@ -33,7 +33,7 @@ pub struct Home {
     paths: Paths,
     app: HeaderValue,
     path: String,
-    client: reqwest::Client,
+    sockets: Arc<wire::http::Sockets>,
     log: Arc<UpstreamLog>,
 }
 
@@ -62,7 +62,8 @@ impl Home {
             .build()
             .context("cannot set up HTTP")?;
         let app = HeaderValue::from_str(app.trim()).context("the app's name can't be a header")?;
-        Ok(Self { paths, app, path, client, log: Arc::new(UpstreamLog::new()) })
+        let sockets = Arc::new(wire::http::Sockets::from(client));
+        Ok(Self { paths, app, path, sockets, log: Arc::new(UpstreamLog::new()) })
     }
 
     /// Connects to the host, which is started if there is none within `grace`. `handshake` is the app's
@@ -91,8 +92,8 @@ impl Home {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, token);
         headers.insert("traygate-app", self.app.clone());
-        let client = self.client.clone();
-        Ok(wire::http::connect(url, headers, client, &self.log, Bounds::default()))
+        let sockets = Arc::clone(&self.sockets);
+        Ok(wire::http::connect(url, headers, sockets, &self.log, Bounds::default()))
     }
 }
 

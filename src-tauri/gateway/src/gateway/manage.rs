@@ -239,6 +239,7 @@ impl Gateway {
         let upstream = self.named(name)?;
         must_be_enabled(&upstream)?;
         upstream.forgive();
+        upstream.wake().await?;
         upstream.invalidate(&CapabilityType::ALL, Ended::Refreshed);
         for kind in CapabilityType::ALL {
             read_now(&upstream, kind).await?;

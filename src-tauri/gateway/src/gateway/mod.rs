@@ -25,6 +25,7 @@ mod transfer;
 mod trial;
 mod unasked;
 pub mod uri;
+mod wake;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -42,6 +43,7 @@ use tracing::warn;
 
 use self::{
     announce::Listeners, journal::Retention, record::Recorder, shelf::Shelf, unasked::Unasked,
+    wake::Vigil,
 };
 pub use self::{
     apps::{Activity, Apps, new_token},
@@ -103,10 +105,11 @@ pub struct Gateway {
     upstreams: RwLock<Vec<Arc<Upstream>>>,
     pause: Mutex<Option<Pause>>,
     handed_out: Mutex<HandedOut>,
-    client: reqwest::Client,
+    sockets: Arc<wire::http::Sockets>,
     children: Arc<Children>,
     starts: Arc<Starts>,
     clock: Clock,
+    vigil: Vigil,
     /// Shared with the upstreams, which shorten names by it.
     name_limit: Arc<AtomicU16>,
     events: mpsc::UnboundedSender<Told>,
@@ -152,10 +155,11 @@ impl Gateway {
             settings: RwLock::new(Arc::new(settings)),
             upstreams: RwLock::default(),
             handed_out: Mutex::default(),
-            client: wire::http::client()?,
+            sockets: wire::http::Sockets::open()?,
             children,
             starts: Arc::default(),
             clock: Clock::default(),
+            vigil: Vigil::new(Clock::default()),
             events,
             revision: watch::Sender::new(1),
             recorder: Arc::new(Recorder::open(store.clone(), retention).await?),
@@ -178,6 +182,7 @@ impl Gateway {
         gateway.upstreams_mut(|list| list.clone_from(&upstreams));
         gateway.tasks.spawn(Arc::clone(&gateway).hear(told));
         gateway.tasks.spawn(Arc::clone(&gateway).announce());
+        gateway.tasks.spawn(Arc::clone(&gateway).keep_vigil());
         // Before the first fact.
         let facts = gateway.facts();
         gateway.tasks.spawn(Arc::clone(&gateway).tell_people(facts));
@@ -278,7 +283,7 @@ impl Gateway {
             definition,
             era,
             dialler: Dialler {
-                client: self.client.clone(),
+                sockets: Arc::clone(&self.sockets),
                 bounds,
                 log,
                 children: Arc::clone(&self.children),

@@ -4,7 +4,7 @@ use super::{SettingError, value};
 use crate::definition::{Isolation, UpstreamSettings};
 
 /// Every key that [`apply`] takes by its full name.
-pub const UPSTREAM_KEYS: [&str; 7] = [
+pub const UPSTREAM_KEYS: [&str; 8] = [
     "auto_enable_new_capabilities",
     "legacy_ttl",
     "isolation",
@@ -12,8 +12,10 @@ pub const UPSTREAM_KEYS: [&str; 7] = [
     "call_idle_timeout",
     "call_total_timeout",
     "notifications",
+    "idle_stop",
 ];
 
+const IDLE_STOP: &str = "minutes from 1 to 1440, or off";
 const TIMEOUT: &str = "seconds from 1 to 86400";
 
 /// Changes one setting, or nothing. `policy` is short for `auto_enable_new_capabilities`. A value
@@ -28,6 +30,9 @@ pub fn apply(settings: &mut UpstreamSettings, key: &str, text: &str) -> Result<(
         "auto_enable_new_capabilities" => settings.auto_enable_new_capabilities = switch()?,
         "notifications" => settings.notifications = switch()?,
         "request_timeout" => settings.request_timeout = timeout()?,
+        "idle_stop" => {
+            settings.idle_stop = value::minutes(plain).ok_or_else(|| refuse(IDLE_STOP))?;
+        }
         "call_idle_timeout" => settings.call_idle_timeout = timeout()?,
         "call_total_timeout" => settings.call_total_timeout = timeout()?,
         "legacy_ttl" => {
@@ -80,6 +85,7 @@ mod tests {
             ("call_idle_timeout", "86400"),
             ("call_total_timeout", "7200"),
             ("notifications", "no"),
+            ("idle-stop", "15"),
         ] {
             apply(&mut settings, key, text).expect(key);
         }
@@ -91,6 +97,7 @@ mod tests {
             call_idle_timeout: 86_400,
             call_total_timeout: 7200,
             notifications: false,
+            idle_stop: 15,
         };
         assert_eq!(settings, expected);
     }
@@ -112,6 +119,7 @@ mod tests {
             ("request_timeout", "0", "from 1 to 86400"),
             ("call_idle_timeout", "86401", "from 1 to 86400"),
             ("legacy_ttl", "soon", "until_told"),
+            ("idle_stop", "1441", "or off"),
             ("isolation", "both", "shared or isolated"),
             ("notificatoins", "on", "did you mean \"notifications\"?"),
         ] {

@@ -40,6 +40,14 @@ pub fn seconds(text: &str, range: RangeInclusive<u32>) -> Option<u32> {
     text.trim().parse().ok().filter(|seconds| range.contains(seconds))
 }
 
+/// Minutes; 0 is off.
+pub fn minutes(text: &str) -> Option<u32> {
+    match switch(text) {
+        Some(false) => Some(0),
+        _ => seconds(text, 1..=1440),
+    }
+}
+
 pub fn legacy_ttl(text: &str) -> Option<LegacyTtl> {
     match text.trim().to_ascii_lowercase().replace(['-', ' '], "_").as_str() {
         "until_told" => Some(LegacyTtl::UntilTold(UntilTold::UntilTold)),

@@ -12,7 +12,7 @@ use tracing::debug;
 use super::{
     Upstream,
     catalogue::{Pages, Reader},
-    link::{Call, CallEvent, Caller, Link, Question, Request},
+    link::{Call, CallEvent, Caller, Link, Question, Reply, Request},
     wire::{Failure, FailureKind, Ran},
 };
 use crate::{
@@ -24,6 +24,8 @@ use crate::{
 
 /// A busy server is waited for this long, once.
 const SHORT_WAIT: u64 = 5;
+/// A link on which so many requests in a row time out is dead.
+const MOST_MISSED: u32 = 3;
 /// The bounds of a walk over pages.
 const MOST_PAGES: usize = 100;
 const LONGEST_WALK: Duration = Duration::from_mins(1);
@@ -84,6 +86,9 @@ pub struct Asking {
 /// Makes a request.
 pub async fn ask(upstream: &Arc<Upstream>, asked: Asked) -> Result<Asking, Fault> {
     let mut retried = false;
+    if asked.caller.is_some() {
+        upstream.used();
+    }
     let (link, call) = begin(upstream, &asked, &mut retried).await?;
     let now = Instant::now();
     Ok(Asking {
@@ -103,7 +108,13 @@ impl Asking {
             let (deadline, limit) = self.deadline();
             let event = tokio::select! {
                 event = self.call.next() => event,
-                () = sleep_until(deadline) => return Told::Fault(self.timed_out(limit)),
+                () = sleep_until(deadline) => match self.timed_out(limit) {
+                    Ok(fault) => return Told::Fault(fault),
+                    Err(dead) => {
+                        self.begun = Instant::now();
+                        CallEvent::Failed(dead)
+                    }
+                },
             };
             self.last_heard = Instant::now();
             let failure = match event {
@@ -133,12 +144,12 @@ impl Asking {
         self.retried
     }
 
-    /// The answer alone.
-    pub async fn answer(mut self) -> Result<Result<Box<RawValue>, Box<RawValue>>, Fault> {
+    /// The answer alone, and the link it came on.
+    pub async fn answered(mut self) -> Result<(Arc<Link>, Reply), Fault> {
         loop {
             match self.next().await {
-                Told::Result(result) => return Ok(Ok(result)),
-                Told::Error(error) => return Ok(Err(error)),
+                Told::Result(result) => return Ok((self.link, Ok(result))),
+                Told::Error(error) => return Ok((self.link, Err(error))),
                 Told::Fault(fault) => return Err(fault),
                 Told::Progress(_) | Told::Log(_) | Told::Question(_) => {}
             }
@@ -162,9 +173,15 @@ impl Asking {
         }
     }
 
-    /// The link stays: one slow answer is no outage. Dropping the call tells the upstream.
-    fn timed_out(&self, limit: u32) -> Fault {
+    /// The link stays: one slow answer is no outage. Dropping the call tells the upstream. `Err`:
+    /// so many in a row, with nothing received between them, that the link counts as dead.
+    fn timed_out(&self, limit: u32) -> Result<Fault, Failure> {
         let name = &self.upstream.name;
+        let missed = self.link.missed();
+        if missed >= MOST_MISSED {
+            let words = format!("it left {missed} requests in a row unanswered");
+            return Err(Failure::in_own_words(FailureKind::Silent, Ran::Perhaps, words));
+        }
         let meanwhile = match self.link.stray_error(self.begun) {
             Some(stray) => {
                 format!("; meanwhile it said, without saying to which request: {stray}")
@@ -178,7 +195,7 @@ impl Asking {
             "{name} did not answer {} within {limit} s; the request was cancelled{meanwhile}",
             self.asked.method
         );
-        Fault::new(Code::UpstreamTimeout, Some(name), words)
+        Ok(Fault::new(Code::UpstreamTimeout, Some(name), words))
     }
 }
 
@@ -200,6 +217,8 @@ async fn begin(
             .map_err(|failure| upstream.faulted(&failure))?;
         match link.begin(asked.request()).await {
             Ok(call) => return Ok((link, call)),
+            // It was replaced between being handed out and being used.
+            Err(_) if link.is_retired() => {}
             Err(failure) => recover(upstream, &link, &failure, asked.nature, retried).await?,
         }
     }
@@ -227,8 +246,7 @@ async fn recover(
         _ => {}
     }
     link.condemn(failure);
-    upstream.note_failure(failure);
-    upstream.evict(link);
+    upstream.died(link, failure);
     if nature == Nature::Call && failure.ran == Ran::Perhaps {
         return Err(outcome_unknown(upstream, failure));
     }
@@ -252,8 +270,53 @@ fn outcome_unknown(upstream: &Upstream, failure: &Failure) -> Fault {
     )
 }
 
+/// Why a list could not be read.
+enum Unread {
+    Fault(Fault),
+    /// The server answered, but not with the list: on this link, for this reason.
+    Refused {
+        link: Arc<Link>,
+        code: Option<i64>,
+        reason: String,
+    },
+}
+
 /// All pages of a list (design section 4.4). `None`: the server has no such list.
-pub async fn walk(upstream: &Arc<Upstream>, reader: Reader) -> Result<Option<Pages>, Fault> {
+///
+/// A link on which a list is refused is replaced, once: servers whose own back end has gone answer
+/// like that until they are started anew. If the fresh one refuses it too, only that list is
+/// unavailable, and the same refusal replaces no link again.
+pub async fn walk(upstream: &Arc<Upstream>, reader: &Reader) -> Result<Option<Pages>, Fault> {
+    let (link, code, reason) = match pages(upstream, reader).await {
+        Ok(pages) => return Ok(pages),
+        Err(Unread::Fault(fault)) => return Err(fault),
+        Err(Unread::Refused { link, code, reason }) => (link, code, reason),
+    };
+    if upstream.is_known_refusal(reader.kind, code) {
+        return Err(Fault::unavailable(&upstream.name, reason));
+    }
+    let method = reader.kind.list_method();
+    let plainly = format!("it answered {method} with an error");
+    let failure = Failure::new(FailureKind::Garbage, Ran::Perhaps, reason).told_as(plainly);
+    upstream.note_failure(&failure);
+    // Before it is asked again: another read of this list must not replace the fresh link.
+    upstream.remember_refusal(reader.kind, code);
+    upstream.replace(&link);
+    debug!(upstream = %upstream.name, method, "refused; asking once more on a fresh connection");
+    match pages(upstream, reader).await {
+        Ok(pages) => {
+            upstream.forget_refusal(reader.kind);
+            Ok(pages)
+        }
+        Err(Unread::Fault(fault)) => Err(fault),
+        Err(Unread::Refused { code, reason, .. }) => {
+            upstream.remember_refusal(reader.kind, code);
+            Err(Fault::unavailable(&upstream.name, reason))
+        }
+    }
+}
+
+async fn pages(upstream: &Arc<Upstream>, reader: &Reader) -> Result<Option<Pages>, Unread> {
     let began = Instant::now();
     let mut pages = Pages::new(reader.clone());
     let mut seen = HashSet::new();
@@ -262,24 +325,27 @@ pub async fn walk(upstream: &Arc<Upstream>, reader: Reader) -> Result<Option<Pag
     let mut page = 0;
     loop {
         page += 1;
-        let answer = list(upstream, reader.kind, cursor.as_deref()).await;
+        let asking = list(upstream, reader.kind, cursor.as_deref()).await.map_err(Unread::Fault)?;
+        let (link, answer) = asking.answered().await.map_err(Unread::Fault)?;
         let result = match answer {
-            Ok(Ok(result)) => result,
-            Ok(Err(error)) if cursor.is_none() => {
-                if code_of(&error) == Some(METHOD_NOT_FOUND) {
+            Ok(result) => result,
+            Err(error) if cursor.is_none() => {
+                let code = code_of(&error);
+                if code == Some(METHOD_NOT_FOUND) {
                     return Ok(None);
                 }
-                return Err(list_failed(upstream, reader.kind, &error));
+                let reason = refusal(reader.kind, &error);
+                return Err(Unread::Refused { link, code, reason });
             }
             // A refused cursor: what it pointed into may have changed. Once more from the start.
-            Ok(Err(_)) if !restarted => {
+            Err(_) if !restarted => {
                 restarted = true;
                 page = 0;
                 (pages, cursor) = (Pages::new(reader.clone()), None);
                 seen.clear();
                 continue;
             }
-            Ok(Err(error)) => {
+            Err(error) => {
                 pages.cut_short(format!(
                     "{} ({})",
                     incomplete(reader.kind, page),
@@ -287,11 +353,13 @@ pub async fn walk(upstream: &Arc<Upstream>, reader: Reader) -> Result<Option<Pag
                 ));
                 break;
             }
-            Err(fault) => return Err(fault),
         };
-        let next = pages
-            .take(&result, upstream.now())
-            .map_err(|no_list| Fault::unavailable(&upstream.name, no_list))?;
+        let next = match pages.take(&result, upstream.now()) {
+            Ok(next) => next,
+            Err(no_list) => {
+                return Err(Unread::Refused { link, code: None, reason: no_list.to_string() });
+            }
+        };
         let Some(next) = next else { break };
         if !seen.insert(next.clone()) {
             pages.cut_short(format!(
@@ -316,7 +384,7 @@ async fn list(
     upstream: &Arc<Upstream>,
     kind: CapabilityType,
     cursor: Option<&str>,
-) -> Result<Result<Box<RawValue>, Box<RawValue>>, Fault> {
+) -> Result<Asking, Fault> {
     let mut params = RawObject::default();
     if let Some(cursor) = cursor {
         params.set("cursor", raw(cursor));
@@ -328,18 +396,15 @@ async fn list(
         headers: Vec::new(),
         nature: Nature::Harmless,
     };
-    ask(upstream, asked).await?.answer().await
+    ask(upstream, asked).await
 }
 
 fn incomplete(kind: CapabilityType, page: usize) -> String {
     format!("{}: page {page} was refused; what came before is shown", kind.list_method())
 }
 
-fn list_failed(upstream: &Upstream, kind: CapabilityType, error: &RawValue) -> Fault {
-    Fault::unavailable(
-        &upstream.name,
-        format!("it answered {} with an error: {}", kind.list_method(), message_of(error)),
-    )
+fn refusal(kind: CapabilityType, error: &RawValue) -> String {
+    format!("it answered {} with an error: {}", kind.list_method(), message_of(error))
 }
 
 /// The number of a JSON-RPC error object.

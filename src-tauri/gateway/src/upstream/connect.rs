@@ -70,7 +70,7 @@ pub type Connected = (Arc<Link>, mpsc::UnboundedReceiver<News>);
 /// What every connection of one upstream shares.
 #[derive(Clone)]
 pub struct Dialler {
-    pub client: reqwest::Client,
+    pub sockets: Arc<wire::http::Sockets>,
     pub bounds: Bounds,
     pub log: Arc<UpstreamLog>,
     pub children: Arc<Children>,
@@ -314,7 +314,7 @@ impl Dialler {
         let (wire, events) = wire::sse::connect(
             target.url.clone(),
             target.headers.clone(),
-            self.client.clone(),
+            Arc::clone(&self.sockets),
             &self.log,
             self.bounds,
         )
@@ -333,7 +333,7 @@ impl Dialler {
         let (wire, events): (Arc<dyn Wire>, Events) = wire::http::connect(
             target.url.clone(),
             target.headers.clone(),
-            self.client.clone(),
+            Arc::clone(&self.sockets),
             &self.log,
             self.bounds,
         );

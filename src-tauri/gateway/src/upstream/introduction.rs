@@ -71,7 +71,7 @@ impl Upstream {
             nature: Nature::Harmless,
         };
         let unavailable = |why: &str| Fault::unavailable(&self.name, why);
-        let answer = ask::ask(self, asked).await?.answer().await?;
+        let answer = ask::ask(self, asked).await?.answered().await?.1;
         let result =
             answer.map_err(|_| unavailable("it answered server/discover with an error"))?;
         let Discovery::Modern(hello) = hello::discovered(&result) else {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{
@@ -34,6 +35,10 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 const STEADY: Duration = Duration::from_mins(1);
 /// A program that starts and exits at once is started at most this often in a minute.
 const STARTS_A_MINUTE: usize = 6;
+/// How long requests may still run on a link that another replaces.
+const DRAIN: Duration = Duration::from_secs(30);
+/// How long a new session waits for the end of the old one.
+const COURTESY: Duration = Duration::from_secs(2);
 /// How often people see how far a start is.
 const PROGRESS: Duration = Duration::from_secs(1);
 
@@ -54,11 +59,48 @@ impl Upstream {
         self.link.get(&self.tasks, move || upstream.dial()).await
     }
 
-    /// Drops this very link, unless a newer one has already taken its place.
-    pub fn evict(&self, dead: &Arc<Link>) {
-        if self.link.forget(dead) {
-            let dead = Arc::clone(dead);
-            self.tasks.spawn(async move { dead.close().await });
+    /// This very link is dead: it is dropped and its end told, unless that was done already.
+    pub fn died(&self, link: &Arc<Link>, failure: &Failure) {
+        if self.evict(link) {
+            self.lost(failure, Some(link));
+        }
+    }
+
+    fn evict(&self, dead: &Arc<Link>) -> bool {
+        let is_current = self.link.forget(dead);
+        if is_current {
+            // Another link may answer where this one refused.
+            lock(&self.refused).clear();
+            let (dead, farewell) = (Arc::clone(dead), CancellationToken::new());
+            *lock(&self.farewell) = farewell.clone();
+            self.tasks.spawn(async move {
+                dead.close().await;
+                farewell.cancel();
+            });
+        }
+        is_current
+    }
+
+    /// Drops a link that lives but is of no use for a list; what runs on it may end first.
+    pub fn replace(&self, link: &Arc<Link>) {
+        if self.link.forget(link) {
+            link.retire();
+            let (link, ended) = (Arc::clone(link), self.ended.clone());
+            self.tasks.spawn(async move {
+                tokio::select! {
+                    () = link.drain(DRAIN) => {}
+                    () = ended.cancelled() => {}
+                }
+                link.close().await;
+            });
+        }
+    }
+
+    /// A server that takes one session at a time must have seen the end of the old one.
+    async fn after_the_farewell(&self) {
+        if matches!(self.definition().transport, Transport::Http { .. }) {
+            let farewell = lock(&self.farewell).clone();
+            let _ = tokio::time::timeout(COURTESY, farewell.cancelled()).await;
         }
     }
 
@@ -71,6 +113,7 @@ impl Upstream {
         if !self.failed.load(Ordering::Relaxed) {
             self.set_state(State::Connecting);
         }
+        self.after_the_farewell().await;
         let definition = self.definition();
         let remembered = *lock(&self.era);
         let outcome = tokio::select! {
@@ -151,7 +194,7 @@ impl Upstream {
             self.tasks.spawn(async move {
                 tokio::select! {
                     () = listen::listen(&upstream, &link) => {}
-                    () = link.closed() => {}
+                    () = link.gone() => {}
                     () = upstream.ended.cancelled() => {}
                 }
             });
@@ -163,6 +206,7 @@ impl Upstream {
             match news {
                 News::ListChanged(kinds) => {
                     debug!(upstream = %self.name, ?kinds, "its list changed");
+                    lock(&self.refused).retain(|kind, _| !kinds.contains(kind));
                     self.invalidate(&kinds, Ended::Told);
                     self.tell(UpstreamEvent::Invalidated(kinds, Ended::Told));
                 }
@@ -171,9 +215,8 @@ impl Upstream {
                     self.tell(UpstreamEvent::ResourceUpdated(uri));
                 }
                 News::Closed(failure) => {
-                    self.evict(link);
                     let failure = advised(failure, &self.definition().transport, &self.name);
-                    self.lost(&failure, Some(link));
+                    self.died(link, &failure);
                     return;
                 }
             }
@@ -206,7 +249,16 @@ impl Upstream {
         loop {
             if let Ok(link) = self.link().await {
                 let born = Instant::now();
-                link.closed().await;
+                tokio::select! {
+                    () = link.gone() => {}
+                    () = self.idled(&link) => {
+                        self.rest(&link).await;
+                        self.until_wanted().await;
+                    }
+                }
+                if link.is_retired() {
+                    continue;
+                }
                 // A server that dies at birth, over and over, must not look healthy in between.
                 if born.elapsed() > STEADY {
                     pause = FIRST_PAUSE;

@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -156,6 +156,13 @@ pub struct Link {
     next_tag: AtomicU64,
     news: mpsc::UnboundedSender<News>,
     closed: CancellationToken,
+    /// Another takes its place; what runs on it may still end.
+    retired: CancellationToken,
+    /// Told whenever nothing is under way any more.
+    idle: Notify,
+    /// Requests that timed out since anything was received.
+    unanswered: AtomicU32,
+    refuses_pings: AtomicBool,
     death: OnceLock<Failure>,
     oddities: Oddities,
 }
@@ -191,6 +198,10 @@ impl Link {
             next_tag: AtomicU64::new(1),
             news,
             closed: CancellationToken::new(),
+            retired: CancellationToken::new(),
+            idle: Notify::new(),
+            unanswered: AtomicU32::new(0),
+            refuses_pings: AtomicBool::new(false),
             death: OnceLock::new(),
             oddities: Oddities::default(),
         });
@@ -217,6 +228,63 @@ impl Link {
     /// Resolves when the link is dead.
     pub async fn closed(&self) {
         self.closed.cancelled().await;
+    }
+
+    /// Resolves when it is dead, or when another takes its place.
+    pub async fn gone(&self) {
+        tokio::select! {
+            () = self.closed.cancelled() => {}
+            () = self.retired.cancelled() => {}
+        }
+    }
+
+    /// Another takes its place: nothing new begins on it.
+    pub fn retire(&self) {
+        self.retired.cancel();
+    }
+
+    pub fn is_retired(&self) -> bool {
+        self.retired.is_cancelled()
+    }
+
+    /// Waits until nothing runs on it any more, at most so long.
+    pub async fn drain(&self, patience: Duration) {
+        let drained = async {
+            loop {
+                let mut idle = std::pin::pin!(self.idle.notified());
+                idle.as_mut().enable();
+                if !self.is_busy() {
+                    return;
+                }
+                idle.await;
+            }
+        };
+        // Whatever still runs then ends with the link.
+        let _ = tokio::time::timeout(patience, drained).await;
+    }
+
+    /// Whether any request is under way.
+    pub fn is_busy(&self) -> bool {
+        self.waiting().as_ref().is_some_and(|waiting| !waiting.is_empty())
+    }
+
+    /// Whether any request of an app is under way.
+    pub fn has_callers(&self) -> bool {
+        let has_caller = |waiting: &Waiting| waiting.caller.is_some();
+        self.waiting().as_ref().is_some_and(|waiting| waiting.values().any(has_caller))
+    }
+
+    pub fn refuses_pings(&self) -> bool {
+        self.refuses_pings.load(Ordering::Relaxed)
+    }
+
+    pub fn ping_no_more(&self) {
+        self.refuses_pings.store(true, Ordering::Relaxed);
+    }
+
+    /// A request timed out. How many did in a row, with nothing received between them.
+    pub fn missed(&self) -> u32 {
+        self.unanswered.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Why it died.
@@ -257,6 +325,12 @@ impl Link {
             }
             None => return Err(self.obituary(Ran::CertainlyNot)),
         };
+        // Only now: whoever waits for the end of all requests has seen this one or retired before.
+        if self.is_retired() {
+            self.strike(tag);
+            let reason = "another connection has taken its place";
+            return Err(Failure::in_own_words(FailureKind::Gone, Ran::CertainlyNot, reason));
+        }
         // From here on dropping `call` tidies up.
         let mut call = Call { link: Arc::clone(self), tag, events, over: false };
         let message = outgoing(tag, &request, modern);
@@ -288,7 +362,12 @@ impl Link {
     }
 
     fn strike(&self, tag: u64) -> Option<Waiting> {
-        self.waiting().as_mut().and_then(|waiting| waiting.remove(&tag))
+        let mut waiting = self.waiting();
+        let struck = waiting.as_mut()?.remove(&tag);
+        if waiting.as_ref().is_some_and(HashMap::is_empty) {
+            self.idle.notify_waiters();
+        }
+        struck
     }
 
     fn obituary(&self, ran: Ran) -> Failure {
@@ -308,6 +387,7 @@ impl Link {
     fn bury(&self, failure: Failure) {
         let failure = self.death.get_or_init(|| failure).clone();
         let orphans = self.waiting().take().unwrap_or_default();
+        self.idle.notify_waiters();
         for (_, orphan) in orphans {
             let _ = orphan.events.send(CallEvent::Failed(failure.clone()));
         }
@@ -323,7 +403,10 @@ impl Link {
 
     fn receive(self: &Arc<Self>, event: Event) {
         match event {
-            Event::Message { bytes, origin } => self.message(&bytes, origin),
+            Event::Message { bytes, origin } => {
+                self.unanswered.store(0, Ordering::Relaxed);
+                self.message(&bytes, origin);
+            }
             Event::Failed { tag, failure } => {
                 if let Some(waiting) = self.strike(tag) {
                     let _ = waiting.events.send(CallEvent::Failed(failure));
@@ -476,10 +559,11 @@ impl Link {
     fn unsubscribed(&self, params: Option<&RawValue>) {
         let Some(params) = params.and_then(|params| RawObject::parse(params).ok()) else { return };
         let Some(tag) = params.get("requestId").and_then(tag_of) else { return };
-        let mut waiting = self.waiting();
-        let Some(waiting) = waiting.as_mut() else { return };
-        if waiting.get(&tag).is_some_and(|waiting| waiting.is_subscription)
-            && let Some(ended) = waiting.remove(&tag)
+        let is_subscription = |waiting: &HashMap<u64, Waiting>| {
+            waiting.get(&tag).is_some_and(|waiting| waiting.is_subscription)
+        };
+        if self.waiting().as_ref().is_some_and(is_subscription)
+            && let Some(ended) = self.strike(tag)
         {
             let why = "it ended the subscription";
             let failure = Failure::new(FailureKind::Gone, Ran::Perhaps, why);

@@ -11,7 +11,7 @@ use super::{
     ask::{METHOD_NOT_FOUND, code_of},
     link::{Call, CallEvent, Link, Request, SUBSCRIBE},
     lists::Ended,
-    wire::FailureKind,
+    wire::{Failure, FailureKind, Ran},
 };
 use crate::{capability::CapabilityType, json::RawObject};
 
@@ -27,12 +27,14 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 const STEADY: Duration = Duration::from_mins(1);
 
 /// How a subscription ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 enum End {
     /// It was heard, and is over: by an answer, or by a broken connection.
     Over,
     /// Nobody acknowledged it.
     Unheard,
+    /// Nobody listens at its address any more, so the link is dead.
+    Gone(Failure),
     /// The server has none to offer; its lists live by their `ttlMs` alone.
     Refused,
 }
@@ -42,13 +44,15 @@ pub async fn listen(upstream: &Arc<Upstream>, link: &Arc<Link>) {
     loop {
         let began = Instant::now();
         let end = subscribe(upstream, link, missed).await;
+        let over = end == End::Over;
         let longest = match end {
             End::Refused => return,
+            End::Gone(failure) => return upstream.died(link, &failure),
             End::Over => LONGEST_GAP,
             End::Unheard => LONGEST_PAUSE,
         };
-        missed |= end == End::Over;
-        if end == End::Over && began.elapsed() > STEADY {
+        missed |= over;
+        if over && began.elapsed() > STEADY {
             pause = FIRST_PAUSE;
         }
         debug!(upstream = %upstream.name, heard = missed, ?pause, "its notices of changes ended");
@@ -95,6 +99,11 @@ async fn until_heard(call: &mut Call) -> Result<RawObject, End> {
                 if matches!(failure.kind, FailureKind::Status(404 | 405 | 501)) =>
             {
                 return Err(End::Refused);
+            }
+            CallEvent::Failed(failure)
+                if failure.kind == FailureKind::Gone && failure.ran == Ran::CertainlyNot =>
+            {
+                return Err(End::Gone(failure));
             }
             CallEvent::Result(_) | CallEvent::Error(_) | CallEvent::Failed(_) => {
                 return Err(End::Unheard);

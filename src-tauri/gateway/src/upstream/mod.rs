@@ -22,10 +22,11 @@ mod repair;
 mod slot;
 pub mod starts;
 mod story;
+mod verify;
 pub mod wire;
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU16, Ordering},
@@ -140,6 +141,13 @@ pub struct Upstream {
     lists: [List; 4],
     reads: Reads,
     starts: Mutex<VecDeque<Instant>>,
+    /// When an app last used it.
+    used: Mutex<Instant>,
+    /// The lists that a fresh link refused too, and with which error: that one replaces no link
+    /// again. `None` is an answer without a list.
+    refused: Mutex<HashMap<CapabilityType, Option<i64>>>,
+    /// Cancelled when the last link that was evicted has ended.
+    farewell: Mutex<CancellationToken>,
     /// The last attempt to reach it failed.
     failed: AtomicBool,
     log_level: Mutex<Option<LogLevel>>,
@@ -153,6 +161,9 @@ impl Upstream {
     /// Nothing is started yet.
     pub fn new(parts: Parts) -> Arc<Self> {
         let state = if parts.definition.enabled { State::Idle } else { State::Disabled };
+        // There is nothing to wait for yet.
+        let farewell = CancellationToken::new();
+        farewell.cancel();
         Arc::new(Self {
             id: parts.id,
             name: parts.definition.name.clone(),
@@ -175,6 +186,9 @@ impl Upstream {
             lists: Default::default(),
             reads: Reads::default(),
             starts: Mutex::default(),
+            used: Mutex::new(Instant::now()),
+            refused: Mutex::default(),
+            farewell: Mutex::new(farewell),
             failed: AtomicBool::new(false),
             log_level: Mutex::default(),
             nudge: Notify::new(),
@@ -212,6 +226,7 @@ impl Upstream {
 
     /// New settings hold from the next request on; the link stays.
     pub fn redefine(&self, definition: Definition) {
+        lock(&self.refused).clear();
         *lock(&self.definition) = Arc::new(definition);
     }
 
@@ -346,8 +361,28 @@ impl Upstream {
         }
     }
 
-    /// The fresh catalogue, or the read that all askers share.
+    /// An app uses it now.
+    fn used(&self) {
+        *lock(&self.used) = Instant::now();
+    }
+
+    fn unused_for(&self) -> Duration {
+        lock(&self.used).elapsed()
+    }
+
+    /// Brings it up, if it isn't.
+    pub async fn wake(self: &Arc<Self>) -> Result<(), Fault> {
+        self.link().await.map(drop).map_err(|failure| self.faulted(&failure))
+    }
+
+    /// The fresh catalogue, or the read that all askers share. A program that rests isn't started
+    /// for a list: what was last read stays.
     pub fn find(self: &Arc<Self>, kind: CapabilityType) -> Found {
+        if self.is_resting()
+            && let Some(catalogue) = self.last_good(kind)
+        {
+            return Found::Fresh(catalogue);
+        }
         self.list(kind).find(&self.clock, |number| self.begin_reading(kind, number))
     }
 
@@ -417,7 +452,7 @@ impl Upstream {
             era: link.hello().era,
             legacy_ttl: self.definition().settings.legacy_ttl,
         };
-        let catalogue = match ask::walk(self, reader).await? {
+        let catalogue = match ask::walk(self, &reader).await? {
             Some(pages) => pages.into_catalogue(self.clock.now()),
             None => self.empty(kind),
         };
@@ -446,6 +481,19 @@ impl Upstream {
             Some((hello, fresh)) => Catalogue::empty(kind, fresh, hello.hints.scope),
             None => Catalogue::empty(kind, Fresh::Never, Scope::Private),
         }
+    }
+
+    /// Whether a fresh link has refused this list in the same way.
+    fn is_known_refusal(&self, kind: CapabilityType, code: Option<i64>) -> bool {
+        lock(&self.refused).get(&kind) == Some(&code)
+    }
+
+    fn remember_refusal(&self, kind: CapabilityType, code: Option<i64>) {
+        lock(&self.refused).insert(kind, code);
+    }
+
+    fn forget_refusal(&self, kind: CapabilityType) {
+        lock(&self.refused).remove(&kind);
     }
 
     fn degraded(&self, kind: CapabilityType, fault: &Fault) {

@@ -1,14 +1,16 @@
-//! One pooled HTTP client for every upstream.
+//! One pool of sockets for every upstream, made anew when the old ones may lead nowhere.
 
 use std::{
     env,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use reqwest::{Client, NoProxy, Proxy, redirect::Policy};
 
 use super::{Failure, FailureKind, Ran, remote};
+use crate::lock::lock;
 
 /// Long enough for a far host over a bad network, short enough for a person who waits.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
@@ -26,9 +28,38 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 /// for ever.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// The client that all upstreams share. It has no total time-out, since streams stay open; it
+/// The sockets that all upstreams share.
+pub struct Sockets(Mutex<Client>);
+
+impl Sockets {
+    pub fn open() -> Result<Arc<Self>, Failure> {
+        Ok(Arc::new(Self(Mutex::new(client()?))))
+    }
+
+    /// What the next request goes through.
+    pub fn client(&self) -> Client {
+        lock(&self.0).clone()
+    }
+
+    /// From now on every request opens a new socket. What runs on old ones runs on.
+    pub fn renew(&self) {
+        // What could be set up once can be again; if not, the old ones may still do.
+        if let Ok(client) = client() {
+            *lock(&self.0) = client;
+        }
+    }
+}
+
+/// For who needs a client of another kind.
+impl From<Client> for Sockets {
+    fn from(client: Client) -> Self {
+        Self(Mutex::new(client))
+    }
+}
+
+/// A client that all upstreams share. It has no total time-out, since streams stay open; it
 /// follows no redirect by itself, since that is decided in [`remote`].
-pub fn client() -> Result<Client, Failure> {
+fn client() -> Result<Client, Failure> {
     // Port 0 stands for the URL's own. Both families are tried, whatever the hosts file says.
     let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
         .map(|ip| SocketAddr::new(ip, 0));

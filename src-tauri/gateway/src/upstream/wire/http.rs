@@ -8,7 +8,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Method};
-use reqwest::{Client, Response};
+use reqwest::Response;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::DropGuard;
 use url::Url;
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{definition::Era, lock::lock, upstream::log::UpstreamLog};
 
-pub use super::client::client;
+pub use super::client::Sockets;
 
 mod exchange;
 mod unasked;
@@ -39,7 +39,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub fn connect(
     url: Url,
     headers: HeaderMap,
-    client: Client,
+    sockets: Arc<Sockets>,
     log: &Arc<UpstreamLog>,
     bounds: Bounds,
 ) -> (Arc<dyn Wire>, Events) {
@@ -47,7 +47,7 @@ pub fn connect(
     let exchanges = Exchanges::new(events);
     let end = exchanges.guard();
     let shared = Arc::new(Shared {
-        remote: Remote::new(client, url, headers),
+        remote: Remote::new(sockets, url, headers),
         bounds,
         log: log.clone(),
         state: Mutex::default(),

@@ -1,14 +1,22 @@
 //! One HTTP server as its user defined it: where it is, the user's own headers, and the redirects
 //! that may be followed.
 
-use std::{error::Error as _, io, sync::Mutex};
+use std::{
+    error::Error as _,
+    io,
+    sync::{Arc, Mutex},
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header::LOCATION};
 use reqwest::{Client, Response};
 use url::Url;
 
-use super::{Failure, FailureKind, Ran, client::CONNECT, headers};
+use super::{
+    Failure, FailureKind, Ran,
+    client::{CONNECT, Sockets},
+    headers,
+};
 
 use crate::lock::lock;
 
@@ -18,7 +26,7 @@ const REDIRECTS: usize = 10;
 const SECRET: usize = 6;
 
 pub(super) struct Remote {
-    client: Client,
+    sockets: Arc<Sockets>,
     /// Where the server is; a redirect that was followed is remembered here.
     url: Mutex<Url>,
     own: HeaderMap,
@@ -27,10 +35,10 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    pub fn new(client: Client, mut url: Url, headers: HeaderMap) -> Self {
+    pub fn new(sockets: Arc<Sockets>, mut url: Url, headers: HeaderMap) -> Self {
         let own = headers::credentials(&mut url, headers);
         let secrets = secrets(&url, &own);
-        Self { client, url: Mutex::new(url), own, secrets }
+        Self { sockets, url: Mutex::new(url), own, secrets }
     }
 
     pub fn url(&self) -> Url {
@@ -50,7 +58,7 @@ impl Remote {
         body: Option<Bytes>,
     ) -> Result<Response, Failure> {
         let url = self.url();
-        let answer = send(&self.client, method, &url, headers, body).await?;
+        let answer = send(&self.sockets.client(), method, &url, headers, body).await?;
         if *answer.url() != url {
             *lock(&self.url) = answer.url().clone();
         }
@@ -65,7 +73,7 @@ impl Remote {
         headers: HeaderMap,
         body: Option<Bytes>,
     ) -> Result<Response, Failure> {
-        send(&self.client, method, url, headers, body).await
+        send(&self.sockets.client(), method, url, headers, body).await
     }
 
     /// A failure whose words repeat nothing of what the user keeps secret.

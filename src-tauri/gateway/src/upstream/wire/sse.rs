@@ -8,7 +8,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Method};
-use reqwest::{Client, Response};
+use reqwest::Response;
 use tokio::{
     sync::mpsc::{self, Sender},
     time::timeout,
@@ -18,6 +18,7 @@ use url::Url;
 
 use super::{
     Bounds, EVENTS, Event, Events, Failure, FailureKind, Kind, Outgoing, Ran, Wire, body,
+    client::Sockets,
     eventstream::EventStream,
     exchanges::Exchanges,
     headers,
@@ -39,11 +40,11 @@ const KNOWN: Acquaintance = Acquaintance::Session;
 pub async fn connect(
     url: Url,
     headers: HeaderMap,
-    client: Client,
+    sockets: Arc<Sockets>,
     log: &Arc<UpstreamLog>,
     bounds: Bounds,
 ) -> Result<(Arc<dyn Wire>, Events), Failure> {
-    let remote = Remote::new(client, url, headers);
+    let remote = Remote::new(sockets, url, headers);
     let opened = open_within(ENDPOINT, &remote, bounds).await;
     let (stream, endpoint) = opened.map_err(|failure| remote.discreet(failure))?;
 
@@ -151,6 +152,9 @@ impl Shared {
                 Refusal::Failure(failure) => return Err(failure),
             }
         };
+        if refusal::is_session_error(&body) {
+            return Err(refusal::session_lost());
+        }
         // Most say `Accepted`, or nothing.
         Ok(body::messages(&body).unwrap_or_default())
     }

@@ -29,8 +29,8 @@ impl Client {
 
     fn with(url: &str, headers: HeaderMap, bounds: Bounds) -> Self {
         let url = url.parse().expect("a url");
-        let client = client().expect("a client");
-        let (wire, events) = connect(url, headers, client, &Arc::new(UpstreamLog::new()), bounds);
+        let sockets = Sockets::open().expect("sockets");
+        let (wire, events) = connect(url, headers, sockets, &Arc::new(UpstreamLog::new()), bounds);
         Self { wire, events }
     }
 }

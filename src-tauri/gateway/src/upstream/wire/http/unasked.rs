@@ -8,7 +8,7 @@ use tokio::{sync::mpsc::Sender, time::sleep};
 
 use super::{
     super::{
-        Event, Failure, FailureKind, body,
+        Event, Failure, FailureKind, Ran, body,
         eventstream::EventStream,
         headers,
         refusal::{self, Acquaintance, Refusal},
@@ -62,7 +62,8 @@ enum Opening {
     },
     /// The server doesn't offer it; why, in words.
     Never(String),
-    SessionLost(Failure),
+    /// The session, or the server itself, is gone.
+    Lost(Failure),
 }
 
 impl Listener<'_> {
@@ -80,7 +81,7 @@ impl Listener<'_> {
                     ));
                     return None;
                 }
-                Opening::SessionLost(failure) => return Some(failure),
+                Opening::Lost(failure) => return Some(failure),
             };
             failures = if opened.elapsed() < GOOD { failures + 1 } else { 1 };
             if failures == 1 && self.worked {
@@ -95,6 +96,8 @@ impl Listener<'_> {
         headers::listening(&mut headers, self.last_event.as_deref());
         let answer = match self.shared.remote.ask(Method::GET, headers, None).await {
             Ok(answer) => answer,
+            // It was there, and now nobody listens at its address.
+            Err(failure) if self.worked && is_gone(&failure) => return Opening::Lost(failure),
             Err(failure) if failure.kind == FailureKind::Gone => {
                 return Opening::Later { wait: Duration::ZERO };
             }
@@ -108,7 +111,7 @@ impl Listener<'_> {
             Refusal::Failure(failure)
                 if failure.kind == FailureKind::SessionLost && self.worked =>
             {
-                Opening::SessionLost(failure)
+                Opening::Lost(failure)
             }
             Refusal::Failure(Failure { kind: FailureKind::Busy { retry_after }, .. }) => {
                 Opening::Later { wait: Duration::from_secs(retry_after).min(CONFLICT) }
@@ -152,6 +155,11 @@ impl Listener<'_> {
     fn say(&self, words: &str) {
         self.shared.log.push("traygate", words);
     }
+}
+
+/// Nothing could be sent at all.
+fn is_gone(failure: &Failure) -> bool {
+    failure.kind == FailureKind::Gone && failure.ran == Ran::CertainlyNot
 }
 
 /// Doubles from 1 s to 30 s, and differs by up to a quarter, so that many upstreams behind one

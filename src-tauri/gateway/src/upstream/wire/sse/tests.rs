@@ -4,18 +4,15 @@ use axum::response::IntoResponse as _;
 use http::{StatusCode, header::AUTHORIZATION};
 
 use super::{
-    super::{
-        client::client,
-        testing::{Asked, BODY, Client, RESULT, Server, events, json, open_stream, within},
-    },
+    super::testing::{Asked, BODY, Client, RESULT, Server, events, json, open_stream, within},
     *,
 };
 
 async fn dial(url: String, headers: HeaderMap) -> Result<Client, Failure> {
     let url = url.parse().expect("a url");
-    let client = client().expect("a client");
+    let sockets = Sockets::open().expect("sockets");
     let log = Arc::new(UpstreamLog::new());
-    let (wire, events) = within(connect(url, headers, client, &log, Bounds::default())).await?;
+    let (wire, events) = within(connect(url, headers, sockets, &log, Bounds::default())).await?;
     Ok(Client { wire, events })
 }
 
@@ -121,7 +118,7 @@ async fn what_is_no_server_of_this_transport_is_said_to_be_none() {
 async fn a_server_that_never_names_its_endpoint_is_given_up() {
     let mut server = Server::start().await;
     let url = server.url().parse().expect("a url");
-    let remote = Remote::new(client().expect("a client"), url, HeaderMap::new());
+    let remote = Remote::new(Sockets::open().expect("sockets"), url, HeaderMap::new());
     let (stream, answer) = open_stream();
     stream.send(": ping\n\n").expect("open");
     let patience = Duration::from_secs(1);
