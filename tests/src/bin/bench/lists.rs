@@ -20,8 +20,8 @@ pub async fn measure(rounds: usize, requests: usize) -> Result<()> {
     let mut host = Traygate::start().await?;
     let mut fakes = Vec::new();
     for at in 0..UPSTREAMS {
-        // Nineteen of its own and 81 more.
-        let options = FakeOptions::stdio(FakeEra::Modern).with("--tools 81 --ttl 3600000");
+        // Twenty of its own and 80 more.
+        let options = FakeOptions::stdio(FakeEra::Modern).with("--tools 80 --ttl 3600000");
         fakes.push(host.add_fake(&format!("u{at}"), options).await?);
     }
     for fake in &fakes {

@@ -148,13 +148,17 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// An answer that says its length, if it is all there.
+/// An answer, if it is all there: one that says its length, or a stream that ends with it.
 fn whole(read: &[u8]) -> Result<Option<(String, String)>> {
     let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&read[..end])?.to_ascii_lowercase();
     ensure!(head.starts_with("http/1.1 2"), "refused: {}", String::from_utf8_lossy(read));
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    let length: usize = length.context("an answer that doesn't say its length")?.parse()?;
     let body = &read[end + 4..];
-    Ok((body.len() >= length).then(|| (head, String::from_utf8_lossy(body).into_owned())))
+    let complete = if head.contains("transfer-encoding: chunked") {
+        body.ends_with(b"0\r\n\r\n")
+    } else {
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        body.len() >= length.context("an answer that doesn't say how long it is")?.parse()?
+    };
+    Ok(complete.then(|| (head, String::from_utf8_lossy(body).into_owned())))
 }
