@@ -90,11 +90,11 @@ fn reply(method: &Method, target: &str, body: &Value) -> Response {
         }
         ("GET", ["upstreams", _, "capabilities"]) => capabilities(query.contains("live")),
         ("PATCH", ["upstreams", _, "capabilities"]) => capabilities(false)["items"][0].clone(),
-        ("POST", ["upstreams", "broken", "test"]) => {
+        ("POST", ["upstreams", "broken", "first-contact"]) => {
             let problem = json!({"message": "broken exited at once", "code": "UPSTREAM_UNAVAILABLE", "upstream": "broken"});
             return (StatusCode::SERVICE_UNAVAILABLE, problem.to_string()).into_response();
         }
-        ("POST", ["upstreams", _, "test"]) => {
+        ("POST", ["upstreams", _, "test" | "first-contact"]) => {
             json!({"era": "modern", "protocol_version": "2026-07-28",
             "server": "files 1.0", "found": {"tool": 2}, "connected_ms": 5, "total_ms": 1200, "warnings": []})
         }

@@ -56,6 +56,7 @@ pub fn routes(control: Control, guard: &Guard) -> Router {
         .route("/upstreams/{name}/refresh", post(refresh))
         .route("/upstreams/{name}/restart", post(restart))
         .route("/upstreams/{name}/test", post(test))
+        .route("/upstreams/{name}/first-contact", post(first_contact))
         .route("/upstreams/{name}/capabilities", get(capabilities).patch(toggle).delete(forget))
         .route("/upstreams/{name}/log", get(log))
         .route("/journal", get(journal::journal))
@@ -147,6 +148,13 @@ async fn restart(
 async fn test(State(control): State<Control>, Path(name): Path<String>) -> Answer<TestReport> {
     let definition = control.gateway.named(&name)?.definition();
     control.gateway.test(Definition::clone(&definition)).await.map(Json)
+}
+
+async fn first_contact(
+    State(control): State<Control>,
+    Path(name): Path<String>,
+) -> Answer<TestReport> {
+    control.gateway.first_contact(&name).await.map(Json)
 }
 
 async fn test_definition(

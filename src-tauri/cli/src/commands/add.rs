@@ -104,7 +104,7 @@ fn told(context: &Context, added: &Added) -> Result<()> {
 
 /// The first connection. That it fails undoes nothing: the upstream stays, and is tried again.
 async fn first_test(context: &Context, name: &UpstreamName) -> Result<Value> {
-    match upstreams::tested(context, name.as_str()).await {
+    match upstreams::first_contact(context, name.as_str()).await {
         Ok(report) => {
             if !context.output.json {
                 let works = context.output.paint(Tone::Good, "works");

@@ -42,8 +42,17 @@ pub async fn test(context: &Context, name: &str) -> Result<()> {
 }
 
 /// A fresh transient connection.
-pub async fn tested(context: &Context, name: &str) -> Result<TestReport> {
-    let path = format!("{}/test", client::upstream(name));
+async fn tested(context: &Context, name: &str) -> Result<TestReport> {
+    report(context, name, "test").await
+}
+
+/// The upstream's own connection, which it makes as soon as it was added.
+pub async fn first_contact(context: &Context, name: &str) -> Result<TestReport> {
+    report(context, name, "first-contact").await
+}
+
+async fn report(context: &Context, name: &str, how: &str) -> Result<TestReport> {
+    let path = format!("{}/{how}", client::upstream(name));
     let doing = format!("connecting to {name}");
     context.client.post(path).patience(START, doing).receive().await
 }

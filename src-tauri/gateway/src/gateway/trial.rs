@@ -1,5 +1,5 @@
-//! A fresh transient connection to a server, beside whatever is there: does it work, and what does
-//! it offer?
+//! Does a server work, and what does it offer? Asked on a fresh transient connection beside whatever
+//! is there, or on the upstream's own.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -15,6 +15,18 @@ use crate::{
 };
 
 impl Gateway {
+    /// The same of an upstream's own connection, made if there is none. So one that was just added
+    /// is started once: two downloads of one package at a time can spoil each other. A disabled one
+    /// has no connection of its own.
+    pub async fn first_contact(&self, name: &str) -> Result<TestReport, Refused> {
+        let upstream = self.named(name)?;
+        if !upstream.is_enabled() {
+            return self.test(Definition::clone(&upstream.definition())).await;
+        }
+        upstream.forgive();
+        examine(&upstream, Instant::now()).await.map_err(Refused::Fault)
+    }
+
     /// A fresh transient connection beside whatever is there: what was found, and how fast.
     pub async fn test(&self, definition: Definition) -> Result<TestReport, Refused> {
         check_transport(&definition.transport)?;
