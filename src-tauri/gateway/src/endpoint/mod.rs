@@ -47,6 +47,12 @@ use crate::lock::lock;
 /// How long the end of a session may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// On one machine a stream that broke off can be resumed at once …
+const RESUME_AFTER: Duration = Duration::from_millis(250);
+/// … so an answer needn't wait for that for long. rmcp looks through all that wait at each request:
+/// kept for its minute, they made every call of a busy session slower than the one before.
+const RESUMABLE: Duration = Duration::from_secs(1);
+
 type Service = StreamableHttpService<Handler, LocalSessionManager>;
 type AppSessions = sessions::Sessions<Arc<LocalSessionManager>>;
 
@@ -130,6 +136,8 @@ impl Services {
         let mut sessions = LocalSessionManager::default();
         // Which end for want of use is decided here: rmcp would also end one whose app listens.
         sessions.session_config.keep_alive = None;
+        sessions.session_config.sse_retry = Some(RESUME_AFTER);
+        sessions.session_config.completed_cache_ttl = RESUMABLE;
         let sessions = Arc::new(sessions);
         let config = StreamableHttpServerConfig::default()
             // Host and Origin were checked before, for every route alike.
