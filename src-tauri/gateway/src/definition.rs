@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use url::{Host, Url};
 
 use crate::names::UpstreamName;
 
@@ -43,6 +44,25 @@ pub enum Transport {
         #[serde(default)]
         flavour: HttpFlavour,
     },
+}
+
+impl Transport {
+    /// Whether no network lies between.
+    pub fn stays_on_this_machine(&self) -> bool {
+        match self {
+            Self::Stdio { .. } => true,
+            Self::Http { url, .. } => Url::parse(url).is_ok_and(|url| is_on_this_machine(&url)),
+        }
+    }
+}
+
+pub fn is_on_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(domain)) => domain == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback() || address.is_unspecified(),
+        Some(Host::Ipv6(address)) => address.is_loopback() || address.is_unspecified(),
+        None => false,
+    }
 }
 
 /// Which of MCP's HTTP transports a URL speaks.

@@ -10,7 +10,7 @@ mod placeholder;
 mod tests;
 
 use crate::{
-    definition::{Definition, Transport, UpstreamSettings},
+    definition::{Definition, Transport, UpstreamSettings, is_on_this_machine},
     names::UpstreamName,
 };
 
@@ -200,11 +200,5 @@ fn is_own_url(text: &str, own_port: u16) -> bool {
     let Some(url) = url::Url::parse(text).ok().filter(|url| url.scheme() == "http") else {
         return false;
     };
-    let is_loopback = match url.host() {
-        Some(url::Host::Domain(domain)) => domain == "localhost",
-        Some(url::Host::Ipv4(address)) => address.is_loopback() || address.is_unspecified(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback() || address.is_unspecified(),
-        None => false,
-    };
-    is_loopback && url.port_or_known_default() == Some(own_port)
+    is_on_this_machine(&url) && url.port_or_known_default() == Some(own_port)
 }

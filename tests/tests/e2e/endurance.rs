@@ -124,6 +124,30 @@ async fn after_a_wake_every_link_is_asked_for_a_sign_of_life_and_a_dead_one_is_r
 }
 
 #[tokio::test]
+async fn a_wake_takes_no_call_from_a_server_on_this_machine_that_is_too_busy_to_answer()
+-> Result<()> {
+    for options in FakeOptions::all() {
+        let what = format!("{:?} {:?}", options.transport, options.era);
+        let sign = if options.era == FakeEra::Modern { "server/discover" } else { "ping" };
+        let inside = Inside::new(options, 0).await?;
+        inside.fake.arm_with(&Arm::new(Failure::Hang, sign).for_ever())?;
+        let (called, woken) = tokio::join!(inside.call("slow", json!({"ms": 1500})), async {
+            inside.fake.asked("tools/call").await?;
+            inside.gateway.woke();
+            for _ in 0..10 {
+                later(Duration::from_secs(1)).await;
+            }
+            anyhow::Ok(())
+        });
+        woken?;
+        called.with_context(|| format!("{what}: the call ends"))?;
+        assert_eq!((inside.word(), inside.fake.ran("slow")?), ("ready", 1), "{what}");
+        inside.gateway.close().await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_server_that_refuses_pings_is_asked_for_a_list_instead() -> Result<()> {
     let inside = Inside::new(FakeOptions::http(FakeEra::Legacy), 0).await?;
     inside.fake.arm_with(&Arm::new(Failure::Error, "ping").code(-32_601).for_ever())?;
@@ -149,6 +173,7 @@ async fn a_program_that_nobody_uses_rests_but_never_during_a_call() -> Result<()
     });
     called.context("a call of any length ends")?;
     assert_eq!((inside.word(), inside.fake.events("start")?), ("ready", 1));
+    inside.gateway.refresh("fake").await.context("that it was refreshed starts nothing later")?;
     for _ in 0..3 {
         later(Duration::from_secs(61)).await;
     }

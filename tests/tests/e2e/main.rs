@@ -14,6 +14,7 @@ mod fixture;
 mod healing;
 mod host;
 mod journal;
+mod kept_up;
 mod names;
 mod outages;
 mod processes;

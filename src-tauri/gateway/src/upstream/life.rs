@@ -45,18 +45,23 @@ const PROGRESS: Duration = Duration::from_secs(1);
 impl Upstream {
     /// The link, dialled if there is none. Many askers share one attempt and its failure.
     pub async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Failure> {
-        if self.ended.is_cancelled() || !self.is_enabled() {
-            return Err(disabled());
+        loop {
+            if self.ended.is_cancelled() || !self.is_enabled() {
+                return Err(disabled());
+            }
+            if matches!(self.standing.borrow().state, State::NeedsSignIn { .. }) {
+                return Err(Failure::new(
+                    FailureKind::NeedsSignIn,
+                    Ran::CertainlyNot,
+                    self.standing.borrow().state.reason().unwrap_or_default(),
+                ));
+            }
+            let upstream = Arc::clone(self);
+            let dial = move |given_up| upstream.dial(given_up);
+            if let Some(outcome) = self.link.get(&self.tasks, dial).await {
+                return outcome;
+            }
         }
-        if matches!(self.standing.borrow().state, State::NeedsSignIn { .. }) {
-            return Err(Failure::new(
-                FailureKind::NeedsSignIn,
-                Ran::CertainlyNot,
-                self.standing.borrow().state.reason().unwrap_or_default(),
-            ));
-        }
-        let upstream = Arc::clone(self);
-        self.link.get(&self.tasks, move || upstream.dial()).await
     }
 
     /// This very link is dead: it is dropped and its end told, unless that was done already.
@@ -104,7 +109,7 @@ impl Upstream {
         }
     }
 
-    async fn dial(self: Arc<Self>) -> Result<Arc<Link>, Failure> {
+    async fn dial(self: Arc<Self>, given_up: CancellationToken) -> Result<Arc<Link>, Failure> {
         if let Some(failure) = self.too_many_starts() {
             return Err(failure);
         }
@@ -118,12 +123,14 @@ impl Upstream {
         let remembered = *lock(&self.era);
         let outcome = tokio::select! {
             outcome = self.dialler.connect(&definition.transport, remembered) => outcome,
-            () = self.ended.cancelled() => Err(disabled()),
+            () = self.ended.cancelled() => return Err(disabled()),
+            // Nobody hears of it: who asked asks for the attempt that took its place.
+            () = given_up.cancelled() => return Err(disabled()),
             never = self.tell_progress() => match never {},
         };
         match outcome {
             // Stopped at the very moment it came up: nothing may revive it.
-            Ok((link, _)) if self.ended.is_cancelled() => {
+            Ok((link, _)) if self.ended.is_cancelled() || given_up.is_cancelled() => {
                 link.close().await;
                 Err(disabled())
             }
@@ -264,12 +271,10 @@ impl Upstream {
                     pause = FIRST_PAUSE;
                 }
             }
-            let waits_for_someone = matches!(
-                self.standing.borrow().state,
-                State::Misconfigured { .. } | State::NeedsSignIn { .. }
-            );
-            if waits_for_someone {
-                self.nudge.notified().await;
+            if waits_for_someone(&self.standing.borrow().state) {
+                // Whatever brought it up, from then on it is kept up.
+                let mut standing = self.standing.subscribe();
+                let _ = standing.wait_for(|standing| !waits_for_someone(&standing.state)).await;
                 continue;
             }
             let pause_now = jittered(pause);
@@ -281,21 +286,17 @@ impl Upstream {
         }
     }
 
-    /// A request, a refresh or a change wants it looked at now.
-    pub fn nudge(&self) {
-        self.nudge.notify_one();
-    }
-
     /// The user signed in, or wants it tried all the same.
     pub fn forgive(&self) {
-        if matches!(
-            self.standing.borrow().state,
-            State::NeedsSignIn { .. } | State::Misconfigured { .. }
-        ) {
+        let is_up = self.link.is_up();
+        if waits_for_someone(&self.standing.borrow().state) {
             self.failed.store(false, Ordering::Relaxed);
-            self.set_state(State::Connecting);
+            // A sign-in that one request was refused for has cost no link.
+            self.set_state(if is_up { State::Ready } else { State::Connecting });
         }
-        self.nudge();
+        if !is_up {
+            self.nudge.notify_one();
+        }
     }
 
     fn say_next_try(&self, pause: Duration) {
@@ -308,6 +309,10 @@ impl Upstream {
             _ => false,
         });
     }
+}
+
+const fn waits_for_someone(state: &State) -> bool {
+    matches!(state, State::Misconfigured { .. } | State::NeedsSignIn { .. })
 }
 
 fn disabled() -> Failure {

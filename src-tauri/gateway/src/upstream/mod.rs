@@ -213,7 +213,7 @@ impl Upstream {
     /// Ends its link, its process and its work. Nothing begins anew after this.
     pub async fn stop(&self) {
         self.ended.cancel();
-        if let Some(link) = self.link.take() {
+        if let Some(link) = self.link.take().await {
             link.close().await;
         }
         self.tasks.close();
@@ -344,7 +344,7 @@ impl Upstream {
         self.failed.store(false, Ordering::Relaxed);
         lock(&self.story).expect();
         self.hurry();
-        if let Some(link) = self.link.take() {
+        if let Some(link) = self.link.take().await {
             link.close().await;
         }
         self.link().await.map(drop).map_err(|failure| self.faulted(&failure))

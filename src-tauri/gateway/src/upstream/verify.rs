@@ -39,9 +39,9 @@ impl Upstream {
             }
             return;
         };
-        // A pipe doesn't break by itself, and a program at work may not listen meanwhile.
-        let is_program = matches!(self.definition().transport, Transport::Stdio { .. });
-        if is_program && link.has_callers() {
+        // What stays on this machine doesn't break by sleep or a change of network, and a server
+        // at work may not listen meanwhile.
+        if link.has_callers() && self.definition().transport.stays_on_this_machine() {
             return;
         }
         let failure = match timeout(PATIENCE, self.sign_of_life(&link)).await {
@@ -118,13 +118,8 @@ impl Upstream {
     }
 
     pub(super) async fn until_wanted(&self) {
-        let mut standing = self.standing.subscribe();
-        let dialled = standing.wait_for(|standing| standing.state != State::Idle);
-        tokio::select! {
-            // The upstream holds the sender.
-            _ = dialled => {}
-            () = self.nudge.notified() => {}
-        }
+        // The upstream holds the sender.
+        let _ = self.standing.subscribe().wait_for(|now| now.state != State::Idle).await;
     }
 }
 
