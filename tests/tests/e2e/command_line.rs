@@ -26,6 +26,7 @@ async fn a_person_adds_lists_calls_and_removes_a_server() -> Result<()> {
     let args = fake.args();
     add.extend(args.iter().map(String::as_str));
     traygate.cli(&add).await?.ok()?;
+    assert_eq!(fake.events("start")?, 1, "what was just added is started once");
     let listed = json_of(&traygate.cli(&["list", "--json"]).await?.ok()?)?;
     assert!(listed.to_string().contains("files"), "{listed}");
     let tested = traygate.cli(&["test", "files"]).await?.ok()?;
