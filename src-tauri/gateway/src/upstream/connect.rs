@@ -487,7 +487,8 @@ fn understood(link: &Link, mut failure: Failure) -> Failure {
 
 fn silence(link: &Link, lasted: Duration) -> Failure {
     let of_its_start = if link.is_http() { "" } else { " of being started" };
-    let silent = format!("it did not answer within {} s{of_its_start}", lasted.as_secs());
+    let silent =
+        format!("it did not answer initialize within {} s{of_its_start}", lasted.as_secs());
     let reason = match link.misunderstanding() {
         Some(why) => format!("{silent} in a way that can be understood: {why}"),
         None => silent,

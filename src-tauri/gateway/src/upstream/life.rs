@@ -33,8 +33,10 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// A link that lived this long was a success: the pauses begin anew.
 const STEADY: Duration = Duration::from_mins(1);
-/// A program that starts and exits at once is started at most this often in a minute.
+/// A program that starts and exits at once is started at most this often in a minute …
 const STARTS_A_MINUTE: usize = 6;
+/// … and in two.
+const STARTS_IN_TWO: usize = 10;
 /// How long requests may still run on a link that another replaces.
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long a new session waits for the end of the old one.
@@ -168,10 +170,12 @@ impl Upstream {
         }
         let mut starts = lock(&self.starts);
         let now = Instant::now();
-        while starts.front().is_some_and(|start| now - *start > Duration::from_mins(1)) {
+        let within = |start: &Instant, minutes| now - *start <= Duration::from_mins(minutes);
+        while starts.front().is_some_and(|start| !within(start, 2)) {
             starts.pop_front();
         }
-        if starts.len() >= STARTS_A_MINUTE {
+        let lately = starts.iter().filter(|start| within(start, 1)).count();
+        if lately >= STARTS_A_MINUTE || starts.len() >= STARTS_IN_TWO {
             let reason = self.standing.borrow().state.reason().map(ToOwned::to_owned);
             let reason = reason.unwrap_or_else(|| "it exits as soon as it is started".to_owned());
             return Some(Failure::new(FailureKind::Gone, Ran::CertainlyNot, reason));
