@@ -77,6 +77,29 @@ async fn a_call_that_met_a_forgotten_session_is_made_on_a_new_one_in_which_all_i
 }
 
 #[tokio::test]
+async fn a_call_under_way_is_neither_cut_nor_run_again_when_another_request_is_told_so()
+-> Result<()> {
+    for options in [legacy(), old()] {
+        let case = Case::new(options).await?;
+        let what = described(&case.fake.options);
+        let links = case.links()?;
+        let slow = case.app.call("fake__slow", json!({"ms": 1500}));
+        let read = async {
+            case.fake.asked("tools/call").await?;
+            let words = "Could not find session ID";
+            case.fake.arm_with(&Arm::status(404, "resources/read").text(words))?;
+            case.read().await?.result()
+        };
+        let (slow, read) = tokio::join!(slow, read);
+        read.with_context(|| format!("{what}: it was asked once more"))?;
+        slow?.result().with_context(|| format!("{what}: its answer came all the same"))?;
+        assert_eq!((case.fake.ran("slow")?, case.links()?), (1, links + 1), "{what}");
+        assert_eq!(case.fake.count("tools/call")?, 1, "{what}: it was sent once");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_server_that_never_knows_its_session_is_asked_twice_and_then_unavailable() -> Result<()> {
     let case = Case::new(legacy()).await?;
     let links = case.links()?;

@@ -246,7 +246,10 @@ async fn recover(
         _ => {}
     }
     link.condemn(failure);
-    upstream.died(link, failure);
+    match failure.kind {
+        FailureKind::SessionLost => upstream.renew(link, failure),
+        _ => upstream.died(link, failure),
+    }
     if nature == Nature::Call && failure.ran == Ran::Perhaps {
         return Err(outcome_unknown(upstream, failure));
     }
@@ -298,10 +301,9 @@ pub async fn walk(upstream: &Arc<Upstream>, reader: &Reader) -> Result<Option<Pa
     let method = reader.kind.list_method();
     let plainly = format!("it answered {method} with an error");
     let failure = Failure::new(FailureKind::Garbage, Ran::Perhaps, reason).told_as(plainly);
-    upstream.note_failure(&failure);
     // Before it is asked again: another read of this list must not replace the fresh link.
     upstream.remember_refusal(reader.kind, code);
-    upstream.replace(&link);
+    upstream.replace(&link, &failure);
     debug!(upstream = %upstream.name, method, "refused; asking once more on a fresh connection");
     match pages(upstream, reader).await {
         Ok(pages) => {

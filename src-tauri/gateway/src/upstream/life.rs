@@ -88,9 +88,18 @@ impl Upstream {
         is_current
     }
 
-    /// Drops a link that lives but is of no use for a list; what runs on it may end first.
-    pub fn replace(&self, link: &Arc<Link>) {
-        if self.link.forget(link) {
+    /// Drops a link whose server forgot the session. The answers to what runs in it may still come.
+    pub fn renew(&self, link: &Arc<Link>, failure: &Failure) {
+        if self.replace(link, failure) {
+            lock(&self.refused).clear();
+        }
+    }
+
+    /// Drops a link for another, unless that was done already; what runs on it may end first.
+    pub fn replace(&self, link: &Arc<Link>, failure: &Failure) -> bool {
+        let is_current = self.link.forget(link);
+        if is_current {
+            self.note_failure(failure);
             link.retire();
             let (link, ended) = (Arc::clone(link), self.ended.clone());
             self.tasks.spawn(async move {
@@ -101,6 +110,7 @@ impl Upstream {
                 link.close().await;
             });
         }
+        is_current
     }
 
     /// A server that takes one session at a time must have seen the end of the old one.

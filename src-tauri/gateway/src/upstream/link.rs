@@ -299,6 +299,7 @@ impl Link {
     }
 
     /// It fails requests in a way that no healthy link does; whatever ends it, this is the cause.
+    /// It says nothing of what else runs on the link.
     pub fn condemn(&self, cause: &Failure) {
         let _ = self.death.set(cause.clone());
     }
@@ -385,7 +386,9 @@ impl Link {
 
     /// Ends every waiting request. Only the first cause counts.
     fn bury(&self, failure: Failure) {
-        let failure = self.death.get_or_init(|| failure).clone();
+        let mut failure = self.death.get_or_init(|| failure).clone();
+        // Whatever is known of the request that brought it down, the others were written.
+        failure.ran = Ran::Perhaps;
         let orphans = self.waiting().take().unwrap_or_default();
         self.idle.notify_waiters();
         for (_, orphan) in orphans {

@@ -285,3 +285,20 @@ async fn late_doubled_and_unknown_answers_reach_nobody() {
     let CallEvent::Result(result) = next.next().await else { panic!("no result") };
     assert_eq!(result.get(), r#"{"next":true}"#);
 }
+
+#[tokio::test]
+async fn what_did_not_run_says_nothing_of_what_else_was_under_way() {
+    let refused = || Failure::new(FailureKind::SessionLost, Ran::CertainlyNot, "no such session");
+    let stage = stage();
+    let mut call = stage.call(1).await;
+    stage.link.condemn(&refused());
+    stage.link.close().await;
+    let CallEvent::Failed(failure) = call.next().await else { panic!("it failed") };
+    assert_eq!((failure.ran, failure.reason.as_str()), (Ran::Perhaps, "no such session"));
+
+    let stage = self::stage();
+    let mut call = stage.call(1).await;
+    stage.says.send(Event::Closed(refused())).await.expect("the link reads");
+    let CallEvent::Failed(failure) = call.next().await else { panic!("it failed") };
+    assert_eq!(failure.ran, Ran::Perhaps, "its stream could not be opened again");
+}
