@@ -1,13 +1,15 @@
 //! What is enabled is kept up, one process at a time, whoever started it and whatever was tried
 //! before.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use traygate_gateway::definition::Transport;
 use traygate_tests::{
     AppEra, Fake, FakeOptions, Traygate,
     fake::{
-        control_dir::Arm,
+        control_dir::{Arm, Failure},
         options::{FakeEra, FakeTransport},
     },
     process::{signal, until},
@@ -99,6 +101,35 @@ async fn a_sign_in_that_one_call_was_refused_for_is_over_with_a_refresh() -> Res
         assert_eq!(case.state().await?, "ready", "{what}");
         case.app.call_text("fake__counter", json!({})).await.with_context(|| what.clone())?;
         assert_eq!(case.links()?, links, "{what}: no link was lost for it");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_list_that_fails_in_any_way_on_every_link_makes_no_frenzy() -> Result<()> {
+    for options in FakeOptions::all() {
+        let what = described(&options);
+        for failure in [Failure::Cut, Failure::HttpStatus] {
+            let refuses = failure == Failure::HttpStatus;
+            if refuses && options.transport == FakeTransport::Stdio {
+                continue;
+            }
+            let mut case = Case::new(options.clone()).await?;
+            // With somebody listening, every fresh link has all its lists read.
+            let _ears = case.app.listen().await?;
+            case.fake.arm_with(&Arm::new(failure, "prompts/list").code(500).for_ever())?;
+            let refreshed = case.traygate.cli(&["refresh", "fake"]).await?;
+            ensure!(refreshed.code != Some(0), "{what}: {failure:?}: it says so");
+            let links = case.links()?;
+            // Long enough for a frenzy to be one.
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            let more = case.links()? - links;
+            ensure!(more <= 4, "{what}: {failure:?}: {more} links in four seconds");
+            if refuses {
+                assert_eq!((more, case.state().await?.as_str()), (0, "degraded"), "{what}");
+                case.app.call_text("fake__echo", json!({})).await.context("the rest works")?;
+            }
+        }
     }
     Ok(())
 }

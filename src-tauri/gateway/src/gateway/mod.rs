@@ -352,9 +352,8 @@ impl Gateway {
         let ended = self.ended.clone();
         self.tasks.spawn(async move {
             upstream.invalidate(&[CapabilityType::Tool], Ended::NewLink);
-            // Its failure is the upstream's state, and the outage goes on.
             tokio::select! {
-                _ = upstream.catalogue(CapabilityType::Tool) => {}
+                () = upstream.read_unasked(CapabilityType::Tool) => {}
                 () = ended.cancelled() => {}
             }
         });

@@ -148,8 +148,7 @@ impl Gateway {
             if wanted.why == Why::OnceMore {
                 upstream.invalidate(&[place.1], Ended::Told);
             }
-            // Its failure is the upstream's state; here nobody waits for it.
-            let _ = upstream.catalogue(place.1).await;
+            upstream.read_unasked(place.1).await;
             let after = digest(&upstream, place.1);
             if let Some(turn) = lock(&self.unasked.turns).get_mut(&place) {
                 turn.learn(wanted, after);

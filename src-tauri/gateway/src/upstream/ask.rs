@@ -12,7 +12,7 @@ use tracing::debug;
 use super::{
     Upstream,
     catalogue::{Pages, Reader},
-    link::{Call, CallEvent, Caller, Link, Question, Reply, Request},
+    link::{Call, CallEvent, Caller, Link, Question, Reply, Request, error},
     wire::{Failure, FailureKind, Ran},
 };
 use crate::{
@@ -34,8 +34,10 @@ pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 /// Whether a request may be made again when nobody knows if it ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
-    /// Lists, reads, gets, completions.
+    /// Reads, gets, completions.
     Harmless,
+    /// The reading of a catalogue.
+    List(CapabilityType),
     /// A tool marked `readOnlyHint` or `idempotentHint`.
     RepeatableCall,
     Call,
@@ -125,7 +127,10 @@ impl Asking {
                 CallEvent::Acknowledged(_) => continue,
                 CallEvent::Result(result) => return Told::Result(result),
                 CallEvent::Error(error) => return Told::Error(error),
-                CallEvent::Failed(failure) => failure,
+                CallEvent::Failed(failure) => match as_refusal(self.asked.nature, &failure) {
+                    Some(refusal) => return Told::Error(refusal),
+                    None => failure,
+                },
             };
             let again = async {
                 recover(&self.upstream, &self.link, &failure, self.asked.nature, &mut self.retried)
@@ -161,7 +166,7 @@ impl Asking {
     fn deadline(&self) -> (Instant, u32) {
         let settings = &self.upstream.definition().settings;
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
-        if self.asked.nature == Nature::Harmless {
+        if matches!(self.asked.nature, Nature::Harmless | Nature::List(_)) {
             return (self.begun + seconds(settings.request_timeout), settings.request_timeout);
         }
         let idle = self.last_heard + seconds(settings.call_idle_timeout);
@@ -256,9 +261,27 @@ async fn recover(
     if *retried {
         return Err(upstream.faulted(failure));
     }
+    // Lists are read on every fresh link: one that dies of it must not bring on the next at once.
+    if let Nature::List(kind) = nature
+        && !upstream.is_wanted(kind)
+    {
+        return Err(upstream.faulted(failure));
+    }
     *retried = true;
     debug!(upstream = %upstream.name, reason = %failure.reason, "asking once more on a fresh connection");
     Ok(())
+}
+
+/// An HTTP error in answer to a list is as good as one in JSON-RPC: the server is there, and its
+/// other lists and its tools may well work.
+fn as_refusal(nature: Nature, failure: &Failure) -> Option<Box<RawValue>> {
+    match (nature, failure.kind) {
+        (Nature::List(_), FailureKind::Status(status)) => {
+            let words = failure.reason.strip_prefix("answered ").unwrap_or(&failure.reason);
+            Some(error(status.into(), words))
+        }
+        _ => None,
+    }
 }
 
 fn outcome_unknown(upstream: &Upstream, failure: &Failure) -> Fault {
@@ -396,7 +419,7 @@ async fn list(
         params,
         caller: None,
         headers: Vec::new(),
-        nature: Nature::Harmless,
+        nature: Nature::List(kind),
     };
     ask(upstream, asked).await
 }

@@ -139,6 +139,8 @@ pub struct Upstream {
     link: LinkSlot,
     introduction: Introduction,
     lists: [List; 4],
+    /// Somebody waits for the read of this list that is under way.
+    wanted: [AtomicBool; 4],
     reads: Reads,
     starts: Mutex<VecDeque<Instant>>,
     /// When an app last used it.
@@ -184,6 +186,7 @@ impl Upstream {
             link: LinkSlot::default(),
             introduction: Introduction::default(),
             lists: Default::default(),
+            wanted: Default::default(),
             reads: Reads::default(),
             starts: Mutex::default(),
             used: Mutex::new(Instant::now()),
@@ -375,15 +378,30 @@ impl Upstream {
         self.link().await.map(drop).map_err(|failure| self.faulted(&failure))
     }
 
-    /// The fresh catalogue, or the read that all askers share. A program that rests isn't started
-    /// for a list: what was last read stays.
+    /// The fresh catalogue, or the read that all askers share.
     pub fn find(self: &Arc<Self>, kind: CapabilityType) -> Found {
+        if !self.is_resting() && self.fresh(kind).is_none() {
+            // Before it begins, since it looks at this at once.
+            self.wanted[kind.index()].store(true, Ordering::Relaxed);
+        }
+        self.find_unasked(kind)
+    }
+
+    /// The same where nobody asks. A program that rests isn't started for a list: what was last
+    /// read stays.
+    fn find_unasked(self: &Arc<Self>, kind: CapabilityType) -> Found {
         if self.is_resting()
             && let Some(catalogue) = self.last_good(kind)
         {
             return Found::Fresh(catalogue);
         }
         self.list(kind).find(&self.clock, |number| self.begin_reading(kind, number))
+    }
+
+    /// Whether an app or a person waits for this list. A read that nobody waits for dials nothing:
+    /// what keeps the upstream up does, slower each time.
+    fn is_wanted(&self, kind: CapabilityType) -> bool {
+        self.wanted[kind.index()].load(Ordering::Relaxed)
     }
 
     /// The catalogue, read if it isn't fresh; the last good one if that fails.
@@ -400,6 +418,14 @@ impl Upstream {
         }
     }
 
+    /// Has the catalogue read if it isn't fresh, for nobody in particular.
+    pub async fn read_unasked(self: &Arc<Self>, kind: CapabilityType) {
+        if let Found::Reading(reading, _) = self.find_unasked(kind) {
+            // Its failure is the upstream's state.
+            let _ = reading.await;
+        }
+    }
+
     fn begin_reading(self: &Arc<Self>, kind: CapabilityType, number: u64) -> Reading {
         let upstream = Arc::clone(self);
         let lost = Fault::unavailable(&self.name, "reading its list was given up");
@@ -413,6 +439,7 @@ impl Upstream {
                 memory.remember(&upstream, catalogue).await;
             }
             let before = upstream.last_good(kind);
+            upstream.wanted[kind.index()].store(false, Ordering::Relaxed);
             upstream.list(kind).settle(number, generation, &outcome);
             match &outcome {
                 Ok(catalogue) => {
@@ -436,6 +463,9 @@ impl Upstream {
         number: u64,
         generation: &mut u64,
     ) -> Result<Arc<Catalogue>, Fault> {
+        if self.is_down() && !self.is_wanted(kind) {
+            return Err(self.fault());
+        }
         let link = self.link().await.map_err(|failure| self.faulted(&failure))?;
         *generation = self.list(kind).asks(number);
         // What is not declared is not asked.
