@@ -5,9 +5,10 @@ use serde_json::json;
 use traygate_tests::{
     FakeOptions,
     fake::{
-        control_dir::{Arm, Failure},
+        control_dir::{Arm, Failure, LogEntry},
         options::{FakeEra, FakeTransport},
     },
+    process,
 };
 
 use crate::{
@@ -64,7 +65,7 @@ async fn a_call_that_met_a_forgotten_session_is_made_on_a_new_one_in_which_all_i
             case.app.call_text("fake__counter", json!({})).await.with_context(|| what.clone())?;
             assert_eq!(case.fake.ran("counter")?, round + 1, "{what}: once");
             assert_eq!(case.links()?, links + 1, "{what}: a new session");
-            traygate_tests::process::until(&format!("{what}: the log level is restored"), || {
+            process::until(&format!("{what}: the log level is restored"), || {
                 case.fake.count("logging/setLevel").is_ok_and(|now| now == levels + 1)
             })
             .await?;
@@ -112,6 +113,30 @@ async fn a_server_that_never_knows_its_session_is_asked_twice_and_then_unavailab
     Ok(())
 }
 
+/// Some servers give a session few requests.
+#[tokio::test]
+async fn the_lists_of_a_new_session_are_read_after_the_call_that_brought_it_about() -> Result<()> {
+    const ANSWERS_AFTER: u64 = 200;
+    let case = Case::new(legacy()).await?;
+    case.fake.arm_with(&Arm::new(Failure::DropSession, "tools/call"))?;
+    case.fake.arm_with(&Arm::new(Failure::Slow, "tools/call").ms(ANSWERS_AFTER))?;
+    case.app.call_text("fake__counter", json!({})).await?;
+    let asked = || -> Result<(u64, u64)> {
+        let log = case.fake.log()?;
+        let is = |method: &'static str| {
+            move |entry: &LogEntry| entry.method.as_deref().is_some_and(|m| m.ends_with(method))
+        };
+        let opened = log.iter().rposition(is("initialize")).context("a new session")?;
+        let new = &log[opened..];
+        let at = |method| new.iter().find(|entry| is(method)(entry)).map(|entry| entry.at);
+        Ok((at("tools/call").context("the call")?, at("/list").context("a list")?))
+    };
+    process::until("the lists are read again", || asked().is_ok()).await?;
+    let (called, listed) = asked()?;
+    ensure!(listed >= called + ANSWERS_AFTER, "called at {called}, listed at {listed}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn an_old_session_has_ended_before_a_new_one_is_asked_for() -> Result<()> {
     let case = Case::new(legacy()).await?;
@@ -155,7 +180,7 @@ async fn any_other_status_costs_the_link_and_is_told_in_words() -> Result<()> {
             assert_eq!(code_of(answer)["code"], "OUTCOME_UNKNOWN", "{what}");
             ensure!(words.contains(&status.to_string()), "{what}: {words}");
             ensure!(!words.contains("<html"), "{what}: no markup: {words}");
-            traygate_tests::process::until("it is connected anew with nobody's help", || {
+            process::until("it is connected anew with nobody's help", || {
                 case.links().is_ok_and(|now| now == links + 2)
             })
             .await?;

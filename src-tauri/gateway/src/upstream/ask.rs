@@ -80,25 +80,42 @@ pub struct Asking {
     asked: Asked,
     link: Arc<Link>,
     call: Call,
-    retried: bool,
+    repeated: Option<Repeated>,
     last_heard: Instant,
     begun: Instant,
 }
 
+/// A request is being made for the second time. While this lives, what nobody waits for stands back
+/// on the fresh link.
+struct Repeated(Arc<Upstream>);
+
+impl Repeated {
+    fn new(upstream: &Arc<Upstream>) -> Self {
+        upstream.repeated.send_modify(|requests| *requests += 1);
+        Self(Arc::clone(upstream))
+    }
+}
+
+impl Drop for Repeated {
+    fn drop(&mut self) {
+        self.0.repeated.send_modify(|requests| *requests -= 1);
+    }
+}
+
 /// Makes a request.
 pub async fn ask(upstream: &Arc<Upstream>, asked: Asked) -> Result<Asking, Fault> {
-    let mut retried = false;
+    let mut repeated = None;
     if asked.caller.is_some() {
         upstream.used();
     }
-    let (link, call) = begin(upstream, &asked, &mut retried).await?;
+    let (link, call) = begin(upstream, &asked, &mut repeated).await?;
     let now = Instant::now();
     Ok(Asking {
         upstream: Arc::clone(upstream),
         asked,
         link,
         call,
-        retried,
+        repeated,
         last_heard: now,
         begun: now,
     })
@@ -133,9 +150,15 @@ impl Asking {
                 },
             };
             let again = async {
-                recover(&self.upstream, &self.link, &failure, self.asked.nature, &mut self.retried)
-                    .await?;
-                begin(&self.upstream, &self.asked, &mut self.retried).await
+                recover(
+                    &self.upstream,
+                    &self.link,
+                    &failure,
+                    self.asked.nature,
+                    &mut self.repeated,
+                )
+                .await?;
+                begin(&self.upstream, &self.asked, &mut self.repeated).await
             };
             match again.await {
                 Ok((link, call)) => (self.link, self.call) = (link, call),
@@ -146,7 +169,7 @@ impl Asking {
 
     /// Whether it was asked once more, after what it was first asked on died or was busy.
     pub fn was_repeated(&self) -> bool {
-        self.retried
+        self.repeated.is_some()
     }
 
     /// The answer alone, and the link it came on.
@@ -208,7 +231,7 @@ impl Asking {
 async fn begin(
     upstream: &Arc<Upstream>,
     asked: &Asked,
-    retried: &mut bool,
+    repeated: &mut Option<Repeated>,
 ) -> Result<(Arc<Link>, Call), Fault> {
     loop {
         let patience = Duration::from_secs(upstream.definition().settings.request_timeout.into());
@@ -224,7 +247,7 @@ async fn begin(
             Ok(call) => return Ok((link, call)),
             // It was replaced between being handed out and being used.
             Err(_) if link.is_retired() => {}
-            Err(failure) => recover(upstream, &link, &failure, asked.nature, retried).await?,
+            Err(failure) => recover(upstream, &link, &failure, asked.nature, repeated).await?,
         }
     }
 }
@@ -235,15 +258,15 @@ async fn recover(
     link: &Arc<Link>,
     failure: &Failure,
     nature: Nature,
-    retried: &mut bool,
+    repeated: &mut Option<Repeated>,
 ) -> Result<(), Fault> {
     match failure.kind {
         FailureKind::NeedsSignIn => {
             upstream.needs_sign_in(failure);
             return Err(upstream.faulted(failure));
         }
-        FailureKind::Busy { retry_after } if retry_after <= SHORT_WAIT && !*retried => {
-            *retried = true;
+        FailureKind::Busy { retry_after } if retry_after <= SHORT_WAIT && repeated.is_none() => {
+            *repeated = Some(Repeated::new(upstream));
             sleep(Duration::from_secs(retry_after)).await;
             return Ok(());
         }
@@ -258,7 +281,7 @@ async fn recover(
     if nature == Nature::Call && failure.ran == Ran::Perhaps {
         return Err(outcome_unknown(upstream, failure));
     }
-    if *retried {
+    if repeated.is_some() {
         return Err(upstream.faulted(failure));
     }
     // Lists are read on every fresh link: one that dies of it must not bring on the next at once.
@@ -267,7 +290,7 @@ async fn recover(
     {
         return Err(upstream.faulted(failure));
     }
-    *retried = true;
+    *repeated = Some(Repeated::new(upstream));
     debug!(upstream = %upstream.name, reason = %failure.reason, "asking once more on a fresh connection");
     Ok(())
 }

@@ -37,7 +37,7 @@ use std::{
 use futures::future::BoxFuture;
 use tokio::{
     sync::{Notify, mpsc, watch},
-    time::Instant,
+    time::{Instant, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
@@ -68,6 +68,8 @@ use crate::{
 
 /// How long a change of the log level may take.
 const LEVEL: Duration = Duration::from_secs(30);
+/// How long a read that nobody waits for lets the requests go first that are made again.
+const STAND_BACK: Duration = Duration::from_secs(1);
 /// The end of all of an upstream's work.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -142,6 +144,8 @@ pub struct Upstream {
     /// Somebody waits for the read of this list that is under way.
     wanted: [AtomicBool; 4],
     reads: Reads,
+    /// How many requests are being made for the second time.
+    repeated: watch::Sender<usize>,
     starts: Mutex<VecDeque<Instant>>,
     /// When an app last used it.
     used: Mutex<Instant>,
@@ -188,6 +192,7 @@ impl Upstream {
             lists: Default::default(),
             wanted: Default::default(),
             reads: Reads::default(),
+            repeated: watch::Sender::default(),
             starts: Mutex::default(),
             used: Mutex::new(Instant::now()),
             refused: Mutex::default(),
@@ -220,7 +225,7 @@ impl Upstream {
             link.close().await;
         }
         self.tasks.close();
-        let _ = tokio::time::timeout(FAREWELL, self.tasks.wait()).await;
+        let _ = timeout(FAREWELL, self.tasks.wait()).await;
     }
 
     pub fn definition(&self) -> Arc<Definition> {
@@ -335,7 +340,7 @@ impl Upstream {
             let request =
                 Request::own("logging/setLevel", RawObject::default().with("level", &level));
             let told = async { link.begin(request).await?.answer().await };
-            if !matches!(tokio::time::timeout(LEVEL, told).await, Ok(Ok(Ok(_)))) {
+            if !matches!(timeout(LEVEL, told).await, Ok(Ok(Ok(_)))) {
                 debug!(upstream = %upstream.name, "it did not take the log level");
             }
         });
@@ -383,6 +388,8 @@ impl Upstream {
         if !self.is_resting() && self.fresh(kind).is_none() {
             // Before it begins, since it looks at this at once.
             self.wanted[kind.index()].store(true, Ordering::Relaxed);
+            // One that has begun for nobody stands back no longer.
+            self.repeated.send_modify(|_| ());
         }
         self.find_unasked(kind)
     }
@@ -467,6 +474,7 @@ impl Upstream {
             return Err(self.fault());
         }
         let link = self.link().await.map_err(|failure| self.faulted(&failure))?;
+        self.let_the_repeated_pass(kind).await;
         *generation = self.list(kind).asks(number);
         // What is not declared is not asked.
         if !self.offers(kind, &link)
@@ -487,6 +495,15 @@ impl Upstream {
             None => self.empty(kind),
         };
         Ok(Arc::new(catalogue))
+    }
+
+    /// A request that met a dead link has waited already, and some servers give a session few
+    /// requests: it goes before the reads that nobody waits for.
+    async fn let_the_repeated_pass(&self, kind: CapabilityType) {
+        let mut repeated = self.repeated.subscribe();
+        let passed = repeated.wait_for(|requests| *requests == 0 || self.is_wanted(kind));
+        // Later than that it is a long one at work.
+        let _ = timeout(STAND_BACK, passed).await;
     }
 
     fn offers(&self, kind: CapabilityType, link: &Link) -> bool {
