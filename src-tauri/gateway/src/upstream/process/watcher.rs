@@ -24,9 +24,10 @@ pub const ASKED: &str = "watch-children";
 /// What the watcher says when it watches.
 pub const READY: &str = "watching";
 
-/// The host's children lost their input with it: most leave by themselves.
+/// The host's children lost their input with it: most leave by themselves. Nobody is left after two
+/// seconds, as after an orderly end.
 const GRACES: Graces =
-    Graces { to_leave: Duration::from_millis(1_500), to_end: Duration::from_secs(2) };
+    Graces { to_leave: Duration::from_millis(600), to_end: Duration::from_millis(900) };
 /// After a change the file is confirmed a few times: launchers take a while to start the real
 /// server, which the file then proves to be the host's (see [`Leader`]).
 const CONFIRM_AFTER: i32 = 15_000;
