@@ -361,25 +361,12 @@ async fn an_upstream_is_added_from_a_command_a_url_or_a_snippet() {
     }
     assert!(!text.contains("x=y"), "no value is repeated");
 
-    let (_, body) = add(&[
-        "add",
-        "docs",
-        "--url",
-        "http://h/mcp",
-        "--header",
-        "X-Key: a:b",
-        "--transport",
-        "sse",
-        "--no-test",
-    ])
-    .await;
-    assert_eq!(
-        body,
-        defined(
-            "docs",
-            json!({"kind": "http", "url": "http://h/mcp", "headers": {"X-Key": "a:b"}, "flavour": "sse"})
-        )
-    );
+    for address in [&["http://h/mcp"][..], &["--url", "http://h/mcp"]] {
+        let (before, after) = (["add", "docs"], ["--header", "X-Key: a:b", "--transport", "sse"]);
+        let (_, body) = add(&[&before, address, &after, &["--no-test"]].concat()).await;
+        let transport = json!({"kind": "http", "url": "http://h/mcp", "headers": {"X-Key": "a:b"}, "flavour": "sse"});
+        assert_eq!(body, defined("docs", transport));
+    }
 
     let snippet = r#"{"mcpServers": {}}"#;
     for arguments in
@@ -458,6 +445,7 @@ async fn wrong_usage_exits_with_2_before_anything_is_asked() {
         &["add"],
         &["add", "files"],
         &["add", "Files", "--", "x"],
+        &["add", "files", "npx"],
         &["add", "files", "--url", "http://h", "--", "x"],
         &["add", "files", "--url", "http://h", "--header", "nothing"],
         &["add", "files", "--env", "SURELY_NOT_SET_ANYWHERE", "--", "x"],

@@ -23,20 +23,23 @@ pub struct Add {
     /// What to call it: 1 to 31 of a-z, 0-9 and -. Or alone, in quotes: a pasted command, URL or
     /// JSON snippet, whose name is then guessed
     pub name: Option<String>,
+    /// The URL of a server that is reached over HTTP
+    #[arg(value_name = "URL", group = "address", conflicts_with_all = ["command", "from_json"])]
+    pub at: Option<String>,
     /// An environment variable for the command; without =VALUE, its value here and now
     #[arg(long, value_name = "KEY[=VALUE]", requires = "command")]
     pub env: Vec<String>,
     /// The command's working directory
     #[arg(long, value_name = "DIR", requires = "command")]
     pub cwd: Option<std::path::PathBuf>,
-    /// The URL of a server that is reached over HTTP
-    #[arg(long, conflicts_with = "command")]
+    /// The same
+    #[arg(long, group = "address", conflicts_with = "command")]
     pub url: Option<String>,
     /// A header for each request to the URL
-    #[arg(long = "header", value_name = "NAME: VALUE", requires = "url")]
+    #[arg(long = "header", value_name = "NAME: VALUE", requires = "address")]
     pub headers: Vec<String>,
     /// Which of MCP's HTTP transports the URL speaks
-    #[arg(long, value_enum, default_value_t = Flavour::Auto, requires = "url")]
+    #[arg(long, value_enum, default_value_t = Flavour::Auto, requires = "address")]
     pub transport: Flavour,
     /// A snippet as READMEs print it: as text, in a file, or - from standard input. `--json
     /// '<snippet>'` means the same
@@ -130,7 +133,7 @@ async fn first_test(context: &Context, name: &UpstreamName) -> Result<Value> {
 }
 
 async fn wanted(arguments: Add) -> Result<api::Add> {
-    let Add { name, env, cwd, url, headers, transport, from_json, command, .. } = arguments;
+    let Add { name, at, env, cwd, url, headers, transport, from_json, command, .. } = arguments;
     if let Some(source) = from_json {
         let snippet = snippet(&source).await?;
         return Ok(api::Add::Snippet { snippet, name: name.as_deref().map(valid).transpose()? });
@@ -139,7 +142,12 @@ async fn wanted(arguments: Add) -> Result<api::Add> {
         let message = "say what to add, like: traygate add files -- npx -y some-server";
         return Err(usage(message));
     };
-    let transport = if let Some(url) = url {
+    if let Some(at) = at.as_deref().filter(|at| !at.contains("://")) {
+        let message =
+            format!("{at:?} is no URL; a command stands after --: traygate add {name} -- {at} …");
+        return Err(usage(message));
+    }
+    let transport = if let Some(url) = url.or(at) {
         Transport::Http { url, headers: parse_headers(&headers)?, flavour: transport.into() }
     } else if let Some((command, args)) = command.split_first() {
         Transport::Stdio {

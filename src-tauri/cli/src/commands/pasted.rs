@@ -34,7 +34,7 @@ pub fn read(text: &str) -> Result<api::Add> {
         return command_line(text);
     }
     Err(usage(format!(
-        "say how {text} is reached: `traygate add {text} -- <command…>` or `traygate add {text} --url <url>`"
+        "say how {text} is reached: `traygate add {text} -- <command…>` or `traygate add {text} <url>`"
     )))
 }
 
