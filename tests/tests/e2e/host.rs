@@ -148,6 +148,23 @@ async fn a_crashed_host_leaves_no_child_that_waits_for_it() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_system_without_certificates_still_has_its_servers_on_this_machine() -> Result<()> {
+    let mut traygate = Traygate::unstarted()?;
+    traygate.serve_with(&[("SSL_CERT_FILE", "/nowhere"), ("SSL_CERT_DIR", "/nowhere")]).await?;
+    let program = Fake::start("program", FakeOptions::stdio(FakeEra::Legacy)).await?;
+    let behind = Fake::start("behind", FakeOptions::http(FakeEra::Modern)).await?;
+    let token = traygate.token("app").await?;
+    for fake in [&program, &behind] {
+        traygate.add(&traygate.definition(fake)?).await?;
+        let app = app(&traygate, AppEra::Modern, &token).await?;
+        app.call_text(&format!("{}__counter", fake.name), json!({})).await?;
+    }
+    let log = traygate.host_log()?;
+    assert!(log.contains("ca-certificates"), "and it says what is missing: {log}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_command_is_found_where_the_login_shell_finds_it() -> Result<()> {
     let user = tempfile::tempdir()?;
     let programs = user.path().join("programs");

@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use reqwest::{Client, NoProxy, Proxy, redirect::Policy};
+use reqwest::{Client, ClientBuilder, NoProxy, Proxy, redirect::Policy};
+use tracing::warn;
 
 use super::{Failure, FailureKind, Ran, remote};
 use crate::lock::lock;
@@ -57,13 +58,32 @@ impl From<Client> for Sockets {
     }
 }
 
-/// A client that all upstreams share. It has no total time-out, since streams stay open; it
-/// follows no redirect by itself, since that is decided in [`remote`].
+/// A client that all upstreams share. On a system without certificates it still reaches what needs
+/// none, such as everything on this machine.
 fn client() -> Result<Client, Failure> {
+    let made = builder().build().or_else(|error| {
+        warn!(
+            error = remote::root(&error),
+            "no server behind https:// can be reached; if this system has no CA certificates, install them (Debian's package ca-certificates)"
+        );
+        builder().tls_certs_only([]).build()
+    });
+    made.map_err(|error| {
+        Failure::new(
+            FailureKind::Misconfigured,
+            Ran::CertainlyNot,
+            format!("cannot set up HTTP: {}", remote::root(&error)),
+        )
+    })
+}
+
+/// No total time-out, since streams stay open; no redirect is followed by itself, since that is
+/// decided in [`remote`].
+fn builder() -> ClientBuilder {
     // Port 0 stands for the URL's own. Both families are tried, whatever the hosts file says.
     let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
         .map(|ip| SocketAddr::new(ip, 0));
-    let mut builder = Client::builder()
+    let builder = Client::builder()
         .user_agent(concat!("Traygate/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT)
         .pool_idle_timeout(IDLE)
@@ -73,16 +93,8 @@ fn client() -> Result<Client, Failure> {
         .resolve_to_addrs("localhost", &loopback)
         .no_proxy();
     #[cfg(target_os = "linux")]
-    {
-        builder = builder.tcp_user_timeout(UNACKNOWLEDGED);
-    }
-    proxies().into_iter().fold(builder, reqwest::ClientBuilder::proxy).build().map_err(|error| {
-        Failure::new(
-            FailureKind::Misconfigured,
-            Ran::CertainlyNot,
-            format!("cannot set up HTTP: {}", remote::root(&error)),
-        )
-    })
+    let builder = builder.tcp_user_timeout(UNACKNOWLEDGED);
+    proxies().into_iter().fold(builder, ClientBuilder::proxy)
 }
 
 /// Makes a proxy of a variable's value.
