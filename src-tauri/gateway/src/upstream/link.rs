@@ -4,6 +4,8 @@
 //! answer) goes to its caller through one channel, so nothing overtakes anything. Why this isn't
 //! rmcp's client: `docs/decisions/0001-upstream-edge-speaks-raw-json.md`.
 
+mod queue;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -21,6 +23,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::queue::{Ear, Speaker, queue};
 use super::{
     hints::Hints,
     log::UpstreamLog,
@@ -137,7 +140,7 @@ pub enum News {
 }
 
 struct Waiting {
-    events: mpsc::UnboundedSender<CallEvent>,
+    events: Speaker,
     caller: Option<CallerId>,
     /// The one request that a server may end without an answer.
     is_subscription: bool,
@@ -317,12 +320,12 @@ impl Link {
         modern: Option<&str>,
     ) -> Result<Call, Failure> {
         let tag = self.next_tag.fetch_add(1, Ordering::Relaxed);
-        let (sender, events) = mpsc::unbounded_channel();
+        let (speaker, events) = queue();
         let caller = request.caller.as_ref().map(|caller| caller.id);
         let is_subscription = request.method == SUBSCRIBE;
         match self.waiting().as_mut() {
             Some(waiting) => {
-                waiting.insert(tag, Waiting { events: sender, caller, is_subscription })
+                waiting.insert(tag, Waiting { events: speaker, caller, is_subscription })
             }
             None => return Err(self.obituary(Ran::CertainlyNot)),
         };
@@ -392,7 +395,7 @@ impl Link {
         let orphans = self.waiting().take().unwrap_or_default();
         self.idle.notify_waiters();
         for (_, orphan) in orphans {
-            let _ = orphan.events.send(CallEvent::Failed(failure.clone()));
+            orphan.events.say(CallEvent::Failed(failure.clone()));
         }
         if !self.closed.is_cancelled() {
             self.closed.cancel();
@@ -412,7 +415,7 @@ impl Link {
             }
             Event::Failed { tag, failure } => {
                 if let Some(waiting) = self.strike(tag) {
-                    let _ = waiting.events.send(CallEvent::Failed(failure));
+                    waiting.events.say(CallEvent::Failed(failure));
                 }
             }
             Event::Noise(text) => self.noise(&text),
@@ -495,7 +498,7 @@ impl Link {
             return self.stray(message.id, event);
         };
         if let Some(waiting) = self.strike(tag) {
-            let _ = waiting.events.send(event);
+            waiting.events.say(event);
         }
     }
 
@@ -553,7 +556,7 @@ impl Link {
         let Some(tag) = origin.or(named) else { return };
         if let Some(waiting) = self.waiting().as_ref().and_then(|waiting| waiting.get(&tag)) {
             let granted = params.object("notifications").unwrap_or_default();
-            let _ = waiting.events.send(CallEvent::Acknowledged(granted));
+            waiting.events.say(CallEvent::Acknowledged(granted));
         }
     }
 
@@ -570,15 +573,16 @@ impl Link {
         {
             let why = "it ended the subscription";
             let failure = Failure::new(FailureKind::Gone, Ran::Perhaps, why);
-            let _ = ended.events.send(CallEvent::Failed(failure));
+            ended.events.say(CallEvent::Failed(failure));
         }
     }
 
     fn progress(&self, params: Option<&RawValue>) {
+        let bytes = params.map_or(0, |params| params.get().len());
         let Some(params) = params.and_then(|params| RawObject::parse(params).ok()) else { return };
         let Some(tag) = params.get("progressToken").and_then(tag_of) else { return };
         if let Some(waiting) = self.waiting().as_ref().and_then(|waiting| waiting.get(&tag)) {
-            let _ = waiting.events.send(CallEvent::Progress(params));
+            waiting.events.mention(CallEvent::Progress(params), bytes);
         }
     }
 
@@ -594,7 +598,7 @@ impl Link {
             return;
         };
         if let Some(waiting) = waiting.as_ref().and_then(|waiting| waiting.get(&tag)) {
-            let _ = waiting.events.send(CallEvent::Log(params.to_owned()));
+            waiting.events.mention(CallEvent::Log(params.to_owned()), params.get().len());
         }
     }
 
@@ -644,7 +648,9 @@ impl Link {
         let params = params.map(ToOwned::to_owned);
         let question = Question { method: method.to_owned(), params, reply };
         let caller = &waiting.get(&tag).ok_or("its request is over")?.events;
-        caller.send(CallEvent::Question(question)).map_err(|_| "its request is over")?;
+        if !caller.say(CallEvent::Question(question)) {
+            return Err("its request is over".to_owned());
+        }
         Ok(answer)
     }
 
@@ -682,14 +688,14 @@ async fn read(link: Weak<Link>, mut events: Events) {
 pub struct Call {
     link: Arc<Link>,
     tag: u64,
-    events: mpsc::UnboundedReceiver<CallEvent>,
+    events: Ear,
     over: bool,
 }
 
 impl Call {
     /// What happens next. After a result, an error or a failure there is nothing more.
     pub async fn next(&mut self) -> CallEvent {
-        let event = match self.events.recv().await {
+        let event = match self.events.next().await {
             Some(event) => event,
             None => CallEvent::Failed(self.link.obituary(Ran::Perhaps)),
         };
