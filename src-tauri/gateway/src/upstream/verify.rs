@@ -53,7 +53,12 @@ impl Upstream {
             }
         };
         info!(upstream = %self.name, reason = %failure.reason, "it didn't answer, connecting anew");
-        self.died(&link, &failure);
+        // It may only have been slow: what runs on it may still end.
+        if link.has_callers() {
+            self.replace(&link, &failure);
+        } else {
+            self.died(&link, &failure);
+        }
         // Its failure is the upstream's state, and what keeps it up goes on from there.
         let _ = self.link().await;
     }
