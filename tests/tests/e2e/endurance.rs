@@ -22,7 +22,7 @@ use traygate_tests::{
     process::{self, signal, until},
 };
 
-use crate::{app, code_of, healing::Case, host_with};
+use crate::{app, healing::Case, host_with};
 
 /// The gateway in this very process, so that its clock can be driven.
 struct Inside {
@@ -241,33 +241,6 @@ async fn a_killed_program_under_twenty_calls_a_second_costs_no_call_and_one_reco
         added < 2 * start_time + Duration::from_millis(250),
         "{added:?} against {start_time:?}"
     );
-    Ok(())
-}
-
-#[tokio::test]
-async fn two_hundred_calls_whose_connection_drops_at_some_moment_are_each_sent_once() -> Result<()>
-{
-    let mut unknown = 0;
-    for options in [FakeOptions::http(FakeEra::Modern), FakeOptions::http(FakeEra::Legacy)] {
-        let case = Case::new(options).await?;
-        for run in 0..100 {
-            let moment = uuid::Uuid::new_v4().as_u128();
-            let what = if moment.is_multiple_of(3) { Failure::CutAtOnce } else { Failure::Cut };
-            case.fake.arm_with(&Arm::new(what, "tools/call").ms((moment >> 8) as u64 % 12))?;
-            let answer = case.app.call("fake__counter", json!({"run": run})).await?;
-            let told = code_of(answer);
-            ensure!(told["code"] == "OUTCOME_UNKNOWN", "{run}: {told}");
-            unknown += 1;
-        }
-        let mut sent = [0; 100];
-        for call in case.fake.messages("tools/call")? {
-            let run = call.params()["arguments"]["run"].as_u64().context("its number")?;
-            sent[run as usize] += 1;
-        }
-        assert_eq!(sent, [1; 100], "each was sent once");
-        ensure!(case.fake.ran("counter")? <= 100);
-    }
-    assert_eq!(unknown, 200);
     Ok(())
 }
 

@@ -23,6 +23,7 @@ mod renewal;
 mod secrecy;
 mod security;
 mod sessions;
+mod storms;
 
 use anyhow::Result;
 use serde_json::{Value, json};
