@@ -245,7 +245,9 @@ async fn a_killed_program_under_twenty_calls_a_second_costs_no_call_and_one_reco
 }
 
 /// What a process holds: open files, threads, children, and resident memory in KiB.
-fn held(pid: u32) -> Result<(usize, usize, usize, usize)> {
+type Held = (usize, usize, usize, usize);
+
+fn held(pid: u32) -> Result<Held> {
     let proc = format!("/proc/{pid}");
     let status = std::fs::read_to_string(format!("{proc}/status"))?;
     let number = |name: &str| -> Result<usize> {
@@ -273,19 +275,61 @@ async fn a_thousand_reconnects_leave_nothing_behind() -> Result<()> {
         read?.result().with_context(|| format!("reconnect {reconnect}"))?;
     }
     ensure!(case.links()? > 1_000, "each was a reconnect");
-    // What the last ones left is on its way out.
+    nothing_is_left(pid, before, begun).await
+}
+
+/// What the last ones left is on its way out.
+async fn nothing_is_left(pid: u32, before: Held, begun: Instant) -> Result<()> {
     let mut after = held(pid)?;
     until("files are closed", || {
         after = held(pid).unwrap_or(after);
-        after.0 <= before.0 + 8
+        after.0 <= before.0 + 8 && after.2 == before.2
     })
     .await?;
-    eprintln!(
-        "measured: {before:?} → {after:?} (files, threads, children, KiB) in {:?}",
-        begun.elapsed()
-    );
-    ensure!(after.1 <= before.1 + 2 && after.2 == before.2, "{before:?} → {after:?}");
+    let took = begun.elapsed();
+    eprintln!("measured: {before:?} → {after:?} (files, threads, children, KiB) in {took:?}");
+    ensure!(after.1 <= before.1 + 2, "{before:?} → {after:?}");
     ensure!(after.3 < before.3 + 16 * 1024, "memory: {before:?} → {after:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_program_that_is_started_a_thousand_times_leaves_nothing_behind() -> Result<()> {
+    let case = Case::new(FakeOptions::stdio(FakeEra::Legacy)).await?;
+    let pid = case.traygate.pid();
+    let mut before = held(pid)?;
+    let begun = Instant::now();
+    for start in 0..1_000 {
+        if start == 200 {
+            before = held(pid)?;
+        }
+        let path = "/upstreams/fake/restart";
+        case.traygate
+            .control::<serde_json::Value>(reqwest::Method::POST, path, None::<&()>)
+            .await?;
+    }
+    assert_eq!(case.fake.events("start")?, 1_001);
+    nothing_is_left(pid, before, begun).await?;
+    assert_eq!(case.fake.alive()?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hundred_links_leave_no_task_behind() -> Result<()> {
+    for options in FakeOptions::all() {
+        let inside = Inside::new(options, 0).await?;
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let mut before = tasks();
+        for link in 0..100 {
+            if link == 20 {
+                before = tasks();
+            }
+            inside.upstream.restart().await?;
+        }
+        let what = format!("{:?}: at most {before} tasks", inside.fake.options);
+        until(&what, || tasks() <= before).await?;
+        inside.gateway.close().await;
+    }
     Ok(())
 }
 
