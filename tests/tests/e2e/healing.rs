@@ -1,5 +1,7 @@
 //! What a failure means (design section 5.1), over every transport on which it can happen.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use traygate_gateway::capability::CapabilityType;
@@ -249,6 +251,20 @@ async fn a_link_that_dies_under_a_harmless_request_is_replaced_and_a_second_deat
         unavailable(case.read().await?).with_context(|| what.clone())?;
         assert_eq!(case.fake.count("resources/read")?, 4, "{what}: asked twice, not more");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn both_tries_of_a_request_share_one_time_out() -> Result<()> {
+    let case = Case::new(FakeOptions::http(FakeEra::Modern)).await?;
+    case.traygate.cli(&["set", "fake", "request_timeout=4"]).await?.ok()?;
+    case.fake.arm_with(&Arm::new(Failure::Cut, "resources/read").ms(3_000))?;
+    case.fake.arm(Failure::Hang, "resources/read")?;
+    let begun = Instant::now();
+    let told = code_of(case.read().await?);
+    assert_eq!(told["code"], "UPSTREAM_TIMEOUT", "{told}");
+    assert_eq!(case.fake.count("resources/read")?, 2, "it was asked once more");
+    ensure!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     Ok(())
 }
 
