@@ -6,7 +6,7 @@ CASES ?= ../shared/cases
 UI_SOURCES := $(shell find ui/src -type f) ui/index.html ui/vite.config.ts ui/tsconfig.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt ui setup install cases bench
+.PHONY: help run test check fmt ui setup install cases bench deb deb-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,13 @@ bench: ## Measure an optimised build beside the barest hop; takes minutes, and w
 	@scripts/setup.sh serve
 	cargo build --locked --release -p traygate -p traygate-tests
 	target/release/bench
+
+deb: ## Build a Debian package of the desktop and the command line, optimised; takes minutes
+	@scripts/setup.sh package
+	@packaging/deb.sh
+
+deb-test: deb ## Install, use, upgrade and remove that package in a Debian of its own; wants root
+	@packaging/deb-test.sh target/release/bundle/deb/*.deb
 
 # npm writes this file last.
 ui/node_modules/.package-lock.json: ui/package.json ui/package-lock.json

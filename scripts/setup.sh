@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs what is missing for one purpose: scripts/setup.sh serve | desktop | test
+# Installs what is missing for one purpose: scripts/setup.sh serve | desktop | package | test
 #   serve    the gateway and the command line
 #   desktop  the same, with the tray and the window
+#   package  the same, with what the Debian package is bundled with
 #   test     all of it, with what the tests need
 # System packages go through apt-get where it is there and may be used; else they are named, and this stops.
 set -euo pipefail
 
-purpose=${1:?"say for what: serve, desktop or test"}
+purpose=${1:?"say for what: serve, desktop, package or test"}
 missing=()
 
 has() { command -v "$1" >/dev/null 2>&1; }
@@ -22,6 +23,9 @@ needs build-essential has cc
 if [ "$purpose" != serve ] && [ "$(uname -s)" = Linux ]; then
     needs libwebkit2gtk-4.1-dev pkg-config --exists webkit2gtk-4.1
     needs libayatana-appindicator3-1 has_library libayatana-appindicator3.so.1
+fi
+if [ "$purpose" = package ]; then
+    needs libayatana-appindicator3-dev pkg-config --exists ayatana-appindicator3-0.1
 fi
 if [ "$purpose" = test ]; then
     needs python3-venv has_venv

@@ -176,6 +176,9 @@ pub enum Command {
         after_help = "Examples:\n  source <(traygate completions bash)\n  traygate completions zsh > ~/.zfunc/_traygate\n  traygate completions fish > ~/.config/fish/completions/traygate.fish"
     )]
     Completions(Completions),
+    /// Write the manual pages into a directory
+    #[command(hide = true, after_help = "Example:\n  traygate man ~/.local/share/man/man1")]
+    Man(Man),
     /// End the running Traygate in good order
     #[command(hide = true, after_help = "Example:\n  traygate shutdown")]
     Shutdown,
@@ -185,7 +188,7 @@ const ADD_EXAMPLES: &str = "\
 Examples:
   traygate add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
   traygate add search --env API_KEY -- uvx some-search-server
-  traygate add docs --url https://mcp.example.com/mcp --header 'X-Key: …'
+  traygate add docs https://mcp.example.com/mcp --header 'X-Key: …'
   traygate add --from-json servers.json
   traygate add 'npx -y @modelcontextprotocol/server-memory'
 
@@ -325,6 +328,11 @@ pub struct Import {
 #[derive(Args)]
 pub struct Completions {
     pub shell: Shell,
+}
+
+#[derive(Args)]
+pub struct Man {
+    pub directory: PathBuf,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]

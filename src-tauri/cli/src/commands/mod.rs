@@ -15,6 +15,8 @@ pub mod token;
 mod transfer;
 mod upstreams;
 
+use std::{fs, path::Path};
+
 use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
 use traygate_gateway::paths::Paths;
@@ -38,6 +40,7 @@ pub fn run(cli: Cli) -> Result<()> {
     let output = Output::new(cli.json);
     let command = match cli.command {
         Some(Command::Completions(wanted)) => return completions(wanted.shell, output),
+        Some(Command::Man(wanted)) => return manual(&wanted.directory),
         Some(Command::Stdio(stdio)) => return bridge::run(stdio, paths()?),
         Some(Command::Serve(wanted)) => {
             let somebody = serve::Reader::Somebody(output);
@@ -88,7 +91,7 @@ impl Context {
             Command::Export(wanted) => transfer::export(self, wanted.file.as_deref()).await,
             Command::Import(wanted) => transfer::import(self, &wanted.file).await,
             Command::Shutdown => self.shutdown().await,
-            Command::Serve(_) | Command::Stdio(_) | Command::Completions(_) => {
+            Command::Serve(_) | Command::Stdio(_) | Command::Completions(_) | Command::Man(_) => {
                 unreachable!("these need no running host and were taken before")
             }
         }
@@ -118,6 +121,13 @@ fn completions(shell: Shell, output: Output) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "traygate", &mut script);
     Ok(output.text(&String::from_utf8(script)?)?)
+}
+
+/// A page for Traygate and one for each command.
+fn manual(directory: &Path) -> Result<()> {
+    let pages = fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory));
+    pages.with_context(|| format!("cannot write manual pages into {}", directory.display()))
 }
 
 /// A text argument, or all of standard input for `-`.
