@@ -73,6 +73,11 @@ impl Home {
         Paths::below(&self.directory.path().join("traygate"))
     }
 
+    /// The directory of what may be thrown away.
+    pub fn cache(&self) -> String {
+        self.paths().cache.display().to_string()
+    }
+
     pub fn has_run_file(&self) -> bool {
         self.paths().run_file().exists()
     }
@@ -133,6 +138,12 @@ impl Desktop {
 
     pub fn furnish(&self, command: &mut Command) {
         command.env("DISPLAY", &self.display).env("DBUS_SESSION_BUS_ADDRESS", &self.bus);
+    }
+
+    /// A connection of its own to the session bus, for a service that the test plays.
+    pub async fn bus(&self) -> zbus::Connection {
+        let connecting = zbus::connection::Builder::address(self.bus.as_str()).build();
+        connecting.await.expect("the session bus lets everybody in")
     }
 }
 
