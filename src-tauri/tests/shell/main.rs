@@ -6,6 +6,7 @@ mod browser;
 mod http;
 mod panel;
 mod stage;
+mod tray;
 
 use std::{
     net::TcpListener,
@@ -21,12 +22,14 @@ use crate::{
 /// How long an end in good order may take for who watches.
 const ORDERLY: Duration = Duration::from_secs(3);
 
-#[test]
-fn hidden_on_a_desktop_it_serves_without_a_web_view_and_ends_on_sigterm() {
+#[tokio::test(flavor = "multi_thread")]
+async fn hidden_on_a_desktop_it_serves_without_a_web_view_and_ends_on_sigterm() {
     let (home, desktop) = (Home::new(), Desktop::start());
+    let mut panel = Panel::start(&desktop).await;
     let mut traygate = Started::new(desktop.command(&home).arg("--hidden"));
     traygate.hear("Traygate serves ");
     traygate.hear("on the desktop");
+    panel.icon().await;
 
     let run = home.run_file();
     assert_eq!((run.pid, run.host.as_str()), (traygate.pid(), "desktop"));
@@ -42,24 +45,6 @@ fn hidden_on_a_desktop_it_serves_without_a_web_view_and_ends_on_sigterm() {
     assert_eq!(traygate.exit_code(), Some(0));
     assert!(asked.elapsed() < ORDERLY, "it took {:?}", asked.elapsed());
     assert!(!home.has_run_file(), "who is gone is in no run file");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_menu_in_the_tray_opens_and_quit_in_it_ends_traygate() {
-    let (home, desktop) = (Home::new(), Desktop::start());
-    let mut panel = Panel::start(&desktop).await;
-    let mut traygate = Started::new(desktop.command(&home).arg("--hidden"));
-    traygate.hear("on the desktop");
-
-    let mut icon = panel.icon().await;
-    let menu = icon.until("it has its rows", |menu| menu.at(&["Quit"]).is_some()).await;
-    assert_eq!(menu.labels(), ["Open Traygate…", "Quit"]);
-    assert!(icon.picture().await.starts_with(&home.cache()), "not where all may write");
-
-    let asked = Instant::now();
-    icon.click(&["Quit"]).await;
-    assert_eq!(traygate.exit_code(), Some(0));
-    assert!(asked.elapsed() < ORDERLY, "it took {:?}", asked.elapsed());
 }
 
 #[test]
