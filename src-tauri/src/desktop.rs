@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use tauri::{Manager as _, RunEvent};
+use tauri::RunEvent;
 use tokio::runtime::Runtime;
 use tracing::{info, warn};
 use traygate_gateway::paths::Paths;
@@ -11,7 +11,8 @@ use traygate_gateway::paths::Paths;
 use crate::{
     gateway::{Gateway, asked_to_end},
     signals::Signals,
-    tray, window,
+    tray::{self, Powers},
+    window,
 };
 
 /// How Traygate shows itself at first.
@@ -42,18 +43,20 @@ pub fn show(
     let cache = paths.cache.clone();
     // What went wrong must be seen, even by who asked for no window.
     let open_now = start == Start::Shown || gateway.failure().is_some();
+    let (view, hands) = (gateway.view(), gateway.hands());
     let app = tauri::Builder::default()
         .manage(gateway.view())
         .invoke_handler(tauri::generate_handler![window::snapshot])
         .setup(move |app| {
-            let tray = tray::put_up(app.handle(), &cache);
+            let tray = tray::put_up(app.handle(), &cache, &view, hands, Powers::default());
             if let Err(why) = &tray {
                 warn!(why, "no tray: Traygate ends when its window is closed");
             }
-            app.manage(Tray(tray.is_ok()));
             if open_now || tray.is_err() {
                 window::open(app.handle())?;
             }
+            tauri::async_runtime::spawn(tray::or_the_window(app.handle().clone()));
+            tauri::async_runtime::spawn(tray::keep_drawn(app.handle().clone(), view));
             Ok(())
         })
         .build(tauri::generate_context!())
@@ -68,9 +71,9 @@ pub fn show(
         }
     });
     let code = app.run_return(|app, event| match event {
-        RunEvent::Ready => info!(in_tray = app.state::<Tray>().0, "on the desktop"),
+        RunEvent::Ready => info!("on the desktop"),
         // No code: the last window was closed. In the tray, Traygate goes on.
-        RunEvent::ExitRequested { code: None, api, .. } if app.state::<Tray>().0 => {
+        RunEvent::ExitRequested { code: None, api, .. } if tray::is_reachable(app) => {
             api.prevent_exit();
         }
         _ => {}
@@ -80,6 +83,3 @@ pub fn show(
     runtime.block_on(gateway.stop());
     Ok(if code == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
-
-/// Whether Traygate is in the tray.
-struct Tray(bool);

@@ -7,7 +7,7 @@ use tokio::{
     task::JoinHandle,
 };
 use tracing::error;
-use traygate_gateway::{api::Snapshot, host::Host};
+use traygate_gateway::{api::Snapshot, clock::wall, host::Host};
 
 use crate::signals::Signals;
 
@@ -17,9 +17,18 @@ const STOP: Duration = Duration::from_secs(10);
 /// What the window shows: the newest snapshot, or the sentence that says why there is none.
 pub type View = Result<watch::Receiver<Arc<Snapshot>>, String>;
 
+/// What acts on a running gateway.
+#[derive(Clone)]
+pub struct Hands {
+    pub gateway: Arc<traygate_gateway::gateway::Gateway>,
+    /// The address for AI apps.
+    pub endpoint: String,
+}
+
 /// A gateway that was asked to start.
 pub struct Gateway {
     view: View,
+    hands: Option<Hands>,
     keeper: Option<Keeper>,
 }
 
@@ -34,19 +43,26 @@ impl Gateway {
     pub fn keep(host: Host) -> Self {
         // Before the first snapshot, so that no change falls between the two.
         let changes = host.changes();
+        let hands =
+            Hands { gateway: Arc::clone(host.gateway()), endpoint: host.endpoint().to_owned() };
         let (publish, newest) = watch::channel(Arc::new(host.snapshot()));
         let (ask_to_end, asked_to_end) = oneshot::channel();
         let task = tokio::spawn(keep(host, changes, publish, asked_to_end));
-        Self { view: Ok(newest), keeper: Some(Keeper { ask_to_end, task }) }
+        Self { view: Ok(newest), hands: Some(hands), keeper: Some(Keeper { ask_to_end, task }) }
     }
 
     /// Stands for a gateway that could not start, and says why.
     pub fn failed(why: String) -> Self {
-        Self { view: Err(why), keeper: None }
+        Self { view: Err(why), hands: None, keeper: None }
     }
 
     pub fn view(&self) -> View {
         self.view.clone()
+    }
+
+    /// Nothing if it could not start.
+    pub fn hands(&self) -> Option<Hands> {
+        self.hands.clone()
     }
 
     pub fn failure(&self) -> Option<&str> {
@@ -73,17 +89,30 @@ async fn keep(
     mut asked_to_end: oneshot::Receiver<()>,
 ) {
     loop {
+        let until = publish.borrow().true_until();
         tokio::select! {
-            Ok(()) = changes.changed() => {
-                publish.send_replace(Arc::new(host.snapshot()));
-            }
+            Ok(()) = changes.changed() => {}
+            () = reached(until) => {}
             () = host.ended() => break,
             _ = &mut asked_to_end => break,
         }
+        publish.send_replace(Arc::new(host.snapshot()));
     }
     // Whoever watches hears of the end before it has been waited for.
     drop(publish);
     host.stop().await;
+}
+
+/// Returns when this time has passed: milliseconds of Unix time.
+async fn reached(time: Option<i64>) {
+    match time {
+        // A millisecond later, so that what lasts until then is over.
+        Some(time) => {
+            let left = time.saturating_sub(wall()).max(0).unsigned_abs();
+            tokio::time::sleep(Duration::from_millis(left + 1)).await;
+        }
+        None => std::future::pending().await,
+    }
 }
 
 /// Returns when Traygate is to end: by a signal, or because the gateway ended (over the control API).

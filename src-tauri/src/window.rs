@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tauri::{AppHandle, Emitter as _, Manager as _, State, Url, WebviewUrl, WebviewWindowBuilder};
-use tracing::warn;
+use tracing::{info, warn};
 use traygate_gateway::api::Snapshot;
 
 use crate::gateway::View;
@@ -24,6 +24,7 @@ pub fn open(app: &AppHandle) -> tauri::Result<()> {
         .min_inner_size(420.0, 320.0)
         .on_navigation(is_own_page)
         .build()?;
+    info!("the window is open");
     Ok(())
 }
 

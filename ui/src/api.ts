@@ -10,8 +10,12 @@ export interface Snapshot {
   data_dir: string;
   started_at: number;
   pause: Pause | null;
+  /** Whether the user wants notifications at all. */
+  notifications: boolean;
   /** In the user's order. */
   upstreams: UpstreamView[];
+  /** What the user pinned to the tray. */
+  pins: PinView[];
   apps: AppView[];
 }
 
@@ -29,7 +33,22 @@ export interface UpstreamView {
   /** While it is connecting: what its program last said, or what it waits for. */
   progress?: string;
   catalogues: CatalogueView[];
+  /** The first twenty. */
+  tools: ToolView[];
   settings: UpstreamSettings;
+}
+
+export interface ToolView {
+  key: string;
+  enabled: boolean;
+  read_only: boolean;
+}
+
+export interface PinView {
+  upstream: string;
+  type: CapabilityType;
+  key: string;
+  enabled: boolean;
 }
 
 export type State =
@@ -69,6 +88,7 @@ export interface AppView {
   protocol_version: string | null;
   listed_tools: number | null;
   connections: number;
+  connected_since: number | null;
 }
 
 export interface Pause {

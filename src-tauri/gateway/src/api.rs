@@ -27,9 +27,27 @@ pub struct Snapshot {
     pub data_dir: String,
     pub started_at: i64,
     pub pause: Option<Pause>,
+    /// Whether the user wants notifications at all.
+    #[serde(default)]
+    pub notifications: bool,
     /// In the user's order.
     pub upstreams: Vec<UpstreamView>,
+    /// What the user pinned to the tray, in the same order.
+    #[serde(default)]
+    pub pins: Vec<PinView>,
     pub apps: Vec<AppView>,
+}
+
+impl Snapshot {
+    /// When time alone makes it untrue: a list isn't fresh any more, or a pause is over.
+    pub fn true_until(&self) -> Option<i64> {
+        let lists = self.upstreams.iter().flat_map(|upstream| &upstream.catalogues);
+        let fresh_until = lists.filter_map(|list| match list.freshness {
+            Freshness::Fresh { until } => until,
+            _ => None,
+        });
+        fresh_until.chain(self.pause.and_then(|pause| pause.until)).min()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,7 +74,29 @@ pub struct UpstreamView {
     #[serde(default)]
     pub heals: usize,
     pub catalogues: Vec<CatalogueView>,
+    /// Its first tools, as many as the tray shows; its capabilities are all.
+    #[serde(default)]
+    pub tools: Vec<ToolView>,
     pub settings: UpstreamSettings,
+}
+
+/// One tool, as far as a menu shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolView {
+    pub key: String,
+    pub enabled: bool,
+    /// Marked so by its upstream; unknown, and so `false`, while its list isn't read.
+    pub read_only: bool,
+}
+
+/// What the user pinned to the tray.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinView {
+    pub upstream: UpstreamName,
+    #[serde(rename = "type")]
+    pub kind: CapabilityType,
+    pub key: String,
+    pub enabled: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,6 +212,9 @@ pub struct AppView {
     pub listed_at: Option<i64>,
     /// Open sessions (legacy) and subscriptions (modern).
     pub connections: usize,
+    /// Since when there is at least one.
+    #[serde(default)]
+    pub connected_since: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use jiff::ZonedDateTime;
+
 /// A point on the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Duration);
@@ -47,6 +49,13 @@ impl Clock {
 /// Milliseconds of Unix time, for people and for the database.
 pub fn wall() -> i64 {
     jiff::Timestamp::now().as_millisecond()
+}
+
+/// How long it is still today here: tomorrow begins at midnight.
+pub fn rest_of_today(now: &ZonedDateTime) -> Duration {
+    let midnight = now.tomorrow().and_then(|tomorrow| tomorrow.start_of_day());
+    // At the end of all time there is no tomorrow.
+    midnight.map_or(Duration::ZERO, |midnight| now.duration_until(&midnight).unsigned_abs())
 }
 
 /// Linux: the time since the machine was booted, sleep included.
@@ -98,6 +107,14 @@ mod tests {
         let (went, passed) = (first.until(clock.now()), began.elapsed());
         assert!(went >= Duration::from_millis(20), "{went:?}");
         assert!(went <= passed + Duration::from_millis(1), "{went:?} of {passed:?}");
+    }
+
+    #[test]
+    fn today_ends_at_midnight_also_when_the_clocks_are_changed() {
+        let rest = |now: &str| rest_of_today(&now.parse().expect("a time"));
+        assert_eq!(rest("2026-03-01T22:30:00+01:00[Europe/Berlin]"), Duration::from_mins(90));
+        let night = "2026-10-25T00:00:00+02:00[Europe/Berlin]";
+        assert_eq!(rest(night), Duration::from_hours(25), "an hour comes twice");
     }
 
     #[test]

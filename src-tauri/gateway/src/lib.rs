@@ -31,5 +31,5 @@ pub mod settings;
 mod snapshot_file;
 pub mod snippet;
 pub mod store;
-mod text;
+pub mod text;
 pub mod upstream;

@@ -210,6 +210,13 @@ impl Preferences {
         pins.contains(&(upstream, kind, key.to_owned()))
     }
 
+    /// By type, then by key.
+    pub fn pins_of(&self, upstream: UpstreamId) -> Vec<(CapabilityType, String)> {
+        let pins = self.pins.read().unwrap_or_else(PoisonError::into_inner);
+        let of_it = pins.iter().filter(|(id, ..)| *id == upstream);
+        of_it.map(|(_, kind, key)| (*kind, key.clone())).collect()
+    }
+
     /// The upstream was removed: the database dropped its rows with it.
     pub fn drop_upstream(&self, upstream: UpstreamId) {
         self.rows_mut().remove(&upstream);

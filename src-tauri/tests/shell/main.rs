@@ -4,7 +4,9 @@
 
 mod browser;
 mod http;
+mod panel;
 mod stage;
+mod tray;
 
 use std::{
     net::TcpListener,
@@ -13,18 +15,21 @@ use std::{
 
 use crate::{
     browser::Browser,
+    panel::Panel,
     stage::{Desktop, Home, Started, children_of, status_of_control},
 };
 
 /// How long an end in good order may take for who watches.
 const ORDERLY: Duration = Duration::from_secs(3);
 
-#[test]
-fn hidden_on_a_desktop_it_serves_without_a_web_view_and_ends_on_sigterm() {
+#[tokio::test(flavor = "multi_thread")]
+async fn hidden_on_a_desktop_it_serves_without_a_web_view_and_ends_on_sigterm() {
     let (home, desktop) = (Home::new(), Desktop::start());
+    let mut panel = Panel::start(&desktop).await;
     let mut traygate = Started::new(desktop.command(&home).arg("--hidden"));
     traygate.hear("Traygate serves ");
     traygate.hear("on the desktop");
+    panel.icon().await;
 
     let run = home.run_file();
     assert_eq!((run.pid, run.host.as_str()), (traygate.pid(), "desktop"));

@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
-    net::TcpListener,
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
@@ -11,7 +10,8 @@ use std::{
 };
 
 use tempfile::TempDir;
-use traygate_gateway::{api::RunFile, paths::Paths};
+use traygate_gateway::api::RunFile;
+use traygate_tests::{Traygate, process::MARK};
 
 use crate::http;
 
@@ -34,52 +34,52 @@ const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus C
 
 /// An empty home with a port that was free a moment ago.
 pub struct Home {
-    directory: TempDir,
-    port: u16,
+    /// What lies in it, and the control API of whoever hosts there.
+    pub traygate: Traygate,
 }
 
 impl Home {
     pub fn new() -> Self {
-        let free = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let port = free.local_addr().expect("its number").port();
-        Self { directory: tempfile::tempdir().expect("a temporary directory"), port }
+        Self { traygate: Traygate::unstarted().expect("a temporary directory and a free port") }
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.traygate.port
     }
 
     /// Traygate in this home, on its port, without a display.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_traygate-desktop"));
-        command.args(["--port", &self.port.to_string()]);
+        command.args(["--port", &self.port().to_string()]);
         self.furnish(&mut command);
         command
     }
 
     pub fn furnish(&self, command: &mut Command) {
-        let home = self.directory.path();
+        let home = self.traygate.home.path();
         command
             .env("HOME", home)
             .env("XDG_RUNTIME_DIR", home)
-            .env("TRAYGATE_HOME", home.join("traygate"))
+            .env("TRAYGATE_HOME", home)
+            .env("SHELL", "/bin/sh")
+            .env(MARK, &self.traygate.mark)
             .env("NO_AT_BRIDGE", "1")
             .env_remove("DISPLAY")
             .env_remove("WAYLAND_DISPLAY")
             .env_remove("DBUS_SESSION_BUS_ADDRESS");
     }
 
-    fn paths(&self) -> Paths {
-        Paths::below(&self.directory.path().join("traygate"))
+    /// The directory of what may be thrown away.
+    pub fn cache(&self) -> String {
+        self.traygate.paths().cache.display().to_string()
     }
 
     pub fn has_run_file(&self) -> bool {
-        self.paths().run_file().exists()
+        self.traygate.paths().run_file().exists()
     }
 
     pub fn run_file(&self) -> RunFile {
-        let text = fs::read(self.paths().run_file()).expect("a host writes its run file");
-        serde_json::from_slice(&text).expect("a run file as the control API tells it")
+        self.traygate.run_file().expect("a host writes its run file")
     }
 }
 
@@ -133,6 +133,12 @@ impl Desktop {
 
     pub fn furnish(&self, command: &mut Command) {
         command.env("DISPLAY", &self.display).env("DBUS_SESSION_BUS_ADDRESS", &self.bus);
+    }
+
+    /// A connection of its own to the session bus, for a service that the test plays.
+    pub async fn bus(&self) -> zbus::Connection {
+        let connecting = zbus::connection::Builder::address(self.bus.as_str()).build();
+        connecting.await.expect("the session bus lets everybody in")
     }
 }
 

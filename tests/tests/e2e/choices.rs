@@ -4,10 +4,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
-use traygate_gateway::{api::Change, capability::CapabilityType, names::UpstreamName};
+use traygate_gateway::{
+    api::{Change, PinView},
+    capability::CapabilityType,
+    names::UpstreamName,
+};
 use traygate_tests::{
     App, AppEra, Fake, FakeOptions, Traygate,
     fake::{
+        content::TOOLS,
         control_dir::{Arm, Failure},
         options::FakeEra,
     },
@@ -278,5 +283,39 @@ async fn changing_one_upstream_leaves_a_running_call_on_another_alone() -> Resul
     assert!(app_too.tools().await?.contains(&"other__new-echo".to_owned()), "it has changed");
     call.await??.result().context("the call of the other one goes on")?;
     assert_eq!(fake.events("start")?, fake.alive()?.len(), "its process is the same");
+    Ok(())
+}
+
+/// What the tray needs at every change, and no more of it than the tray shows.
+#[tokio::test]
+async fn a_snapshot_has_the_first_tools_the_pins_and_who_is_connected() -> Result<()> {
+    let options = FakeOptions::stdio(FakeEra::Modern).with("--tools 30");
+    let (traygate, _fake, token) = host_with("fake", options).await?;
+    let app = app(&traygate, AppEra::Legacy, &token).await?;
+    app.keys(CapabilityType::Prompt).await?;
+    app.tools().await?;
+    traygate.toggle("fake", CapabilityType::Tool, "add", false).await?;
+    for pin in ["fake/tool/add", "fake/prompt/plain"] {
+        traygate.cli(&["pin", pin]).await?.ok()?;
+    }
+
+    let snapshot = traygate.snapshot().await?;
+    let tools = &snapshot.upstreams[0].tools;
+    let shown: Vec<_> = tools.iter().map(|tool| tool.key.as_str()).collect();
+    assert_eq!(shown, TOOLS);
+    let off: Vec<_> = tools.iter().filter(|tool| !tool.enabled).map(|tool| &tool.key).collect();
+    assert_eq!(off, ["add"]);
+    let reading: Vec<_> =
+        tools.iter().filter(|tool| tool.read_only).map(|tool| &tool.key).collect();
+    assert_eq!(reading, ["rich", "read-only"]);
+    let pin = |kind, key: &str, enabled| {
+        let upstream = UpstreamName::parse("fake").expect("a name");
+        PinView { upstream, kind, key: key.to_owned(), enabled }
+    };
+    let tool = pin(CapabilityType::Tool, "add", false);
+    assert_eq!(snapshot.pins, [tool, pin(CapabilityType::Prompt, "plain", true)]);
+    let seen = &snapshot.apps[0];
+    assert_eq!((seen.connections, seen.listed_tools), (1, Some(50)));
+    assert!(seen.connected_since >= Some(snapshot.started_at), "{seen:?}");
     Ok(())
 }

@@ -3,7 +3,10 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use jiff::{Span, SpanRelativeTo, Unit, ZonedDateTime};
-use traygate_gateway::api::{Pause, PauseRequest, Paused, Snapshot};
+use traygate_gateway::{
+    api::{Pause, PauseRequest, Paused, Snapshot},
+    clock::rest_of_today,
+};
 
 use super::Context;
 use crate::{failure::usage, words};
@@ -53,16 +56,14 @@ pub fn told(pause: &Pause) -> String {
     }
 }
 
-/// How many seconds from `now`. Tomorrow begins at midnight here.
+/// How many seconds from `now`.
 fn parse(time: &str, now: &ZonedDateTime) -> Result<u64> {
     let wrong = || usage(format!("{time:?} is no time; use 15m, 1h, 1h30m, 2d or until-tomorrow"));
-    let seconds = if matches!(time, "until-tomorrow" | "tomorrow") {
-        let midnight = now.tomorrow()?.start_of_day()?;
-        midnight.timestamp().as_second() - now.timestamp().as_second()
-    } else {
-        return seconds(time).ok_or_else(wrong);
+    let seconds = match time {
+        "until-tomorrow" | "tomorrow" => Some(rest_of_today(now).as_secs().max(1)),
+        time => seconds(time),
     };
-    u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).ok_or_else(wrong)
+    seconds.ok_or_else(wrong)
 }
 
 /// How many seconds `1h30m` or `2d` are; a day has 24 hours.

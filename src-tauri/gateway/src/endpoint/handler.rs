@@ -156,10 +156,7 @@ impl Handler {
             Ok(listed) => {
                 self.session.saw(&self.gateway, kind, listed.digest);
                 if kind == CapabilityType::Tool {
-                    let app = &received.asker.app;
-                    self.gateway.apps().note(app, |seen| {
-                        (seen.listed_tools, seen.listed_at) = (Some(listed.items), Some(wall()));
-                    });
+                    self.note_listed(&received.asker.app, listed.items);
                 }
                 Payload::Result(listed.result)
             }
@@ -167,6 +164,18 @@ impl Handler {
             Err(NotListed::Fault(fault)) => answer::fault(false, received.asker.era, &fault),
         };
         Ok(self.tickets.deposit(payload))
+    }
+
+    /// Notes how many tools an app was given. People see that number, not each listing.
+    fn note_listed(&self, app: &Arc<str>, tools: usize) {
+        let mut before = None;
+        self.gateway.apps().note(app, |seen| {
+            before = seen.listed_tools.replace(tools);
+            seen.listed_at = Some(wall());
+        });
+        if before != Some(tools) {
+            self.gateway.changed();
+        }
     }
 
     /// How Traygate introduces itself to an app.

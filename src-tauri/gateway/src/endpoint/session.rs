@@ -8,7 +8,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     capability::CapabilityType,
-    gateway::{Gateway, View, announce::Announced},
+    gateway::{Activity, Gateway, View, announce::Announced},
 };
 
 /// Ends when rmcp drops the handler it belongs to.
@@ -33,13 +33,13 @@ impl Session {
 
     /// Counts the session among its app's connections until it ends.
     pub fn opened(&self, gateway: &Arc<Gateway>, app: &Arc<str>) {
-        gateway.apps().note(app, |seen| seen.connections += 1);
+        gateway.apps().note(app, Activity::opened);
         let (gateway, app, closed) = (Arc::clone(gateway), Arc::clone(app), self.closed.clone());
         let id = self.id;
         // Ends with the session, which ends with the host.
         tokio::spawn(async move {
             closed.cancelled().await;
-            gateway.apps().note(&app, |seen| seen.connections = seen.connections.saturating_sub(1));
+            gateway.apps().note(&app, Activity::closed);
             gateway.set_log_level(id, None);
             gateway.changed();
         });

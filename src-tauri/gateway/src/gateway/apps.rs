@@ -30,6 +30,20 @@ pub struct Activity {
     pub listed_tools: Option<usize>,
     pub listed_at: Option<i64>,
     pub connections: usize,
+    pub connected_since: Option<i64>,
+}
+
+impl Activity {
+    /// A session or a subscription was opened.
+    pub fn opened(&mut self) {
+        self.connections += 1;
+        self.connected_since = self.connected_since.or_else(|| Some(wall()));
+    }
+
+    pub fn closed(&mut self) {
+        self.connections = self.connections.saturating_sub(1);
+        self.connected_since = self.connected_since.filter(|_| self.connections > 0);
+    }
 }
 
 pub struct Apps {
@@ -111,6 +125,7 @@ impl Apps {
             entry.listed_tools = seen.listed_tools;
             entry.listed_at = seen.listed_at;
             entry.connections = seen.connections;
+            entry.connected_since = seen.connected_since;
         }
         views.into_values().collect()
     }
@@ -147,5 +162,6 @@ fn view(name: &str, created_at: i64, last_seen_at: Option<i64>) -> AppView {
         listed_tools: None,
         listed_at: None,
         connections: 0,
+        connected_since: None,
     }
 }

@@ -4,15 +4,17 @@ use std::{fmt::Write as _, sync::Arc};
 
 use super::{Gateway, View};
 use crate::{
-    api::{Capabilities, CapabilityView, CatalogueView, Snapshot, UpstreamView},
+    api::{Capabilities, CapabilityView, CatalogueView, PinView, Snapshot, ToolView, UpstreamView},
     capability::CapabilityType,
     definition::Transport,
     names::{ExposedName, UpstreamName},
-    upstream::Upstream,
+    upstream::{Upstream, catalogue::Item},
 };
 
 /// How many characters of instructions an app is given.
 const INSTRUCTIONS: usize = 8_000;
+/// How many tools of an upstream a snapshot shows; it is made at every change.
+const TOOLS: usize = 20;
 
 /// Where the host is reached and keeps its files: what the gateway itself doesn't know.
 #[derive(Clone, Debug)]
@@ -31,7 +33,9 @@ impl Gateway {
             data_dir: place.data_dir.clone(),
             started_at: self.started_at,
             pause: self.pause(),
+            notifications: self.settings().notifications,
             upstreams: self.upstreams().iter().map(|upstream| self.view(upstream)).collect(),
+            pins: self.pin_views(),
             apps: self.apps().views(),
         }
     }
@@ -57,8 +61,41 @@ impl Gateway {
             last_error: standing.last_error,
             heals: self.recorder.heals(upstream.id),
             catalogues: CapabilityType::ALL.map(|kind| self.catalogue_view(upstream, kind)).into(),
+            tools: self.tool_views(upstream),
             settings: definition.settings.clone(),
         }
+    }
+
+    /// Its first tools, live or remembered.
+    fn tool_views(&self, upstream: &Upstream) -> Vec<ToolView> {
+        let kind = CapabilityType::Tool;
+        if let Some(catalogue) = upstream.last_good(kind) {
+            let policy = upstream.definition().settings.auto_enable_new_capabilities;
+            let view = |item: &Item| ToolView {
+                key: item.key.clone(),
+                enabled: self.preferences().is_enabled(upstream.id, kind, &item.key, policy),
+                read_only: item.read_only,
+            };
+            return catalogue.items.iter().take(TOOLS).map(view).collect();
+        }
+        let rows = self.preferences().of(upstream.id, kind).into_iter().take(TOOLS);
+        rows.map(|(key, choice)| ToolView { key, enabled: choice.enabled, read_only: false })
+            .collect()
+    }
+
+    fn pin_views(&self) -> Vec<PinView> {
+        let pins_of = |upstream: Arc<Upstream>| {
+            let policy = upstream.definition().settings.auto_enable_new_capabilities;
+            let pins = self.preferences().pins_of(upstream.id).into_iter();
+            pins.map(move |(kind, key)| PinView {
+                upstream: upstream.name.clone(),
+                enabled: self.preferences().is_enabled(upstream.id, kind, &key, policy),
+                kind,
+                key,
+            })
+            .collect::<Vec<_>>()
+        };
+        self.upstreams().into_iter().flat_map(pins_of).collect()
     }
 
     fn catalogue_view(&self, upstream: &Upstream, kind: CapabilityType) -> CatalogueView {

@@ -107,6 +107,8 @@ impl Gateway {
         }
         info!(?because, "verifying every connection");
         self.record(Event::new(because.clone()));
+        // What time alone ends may have ended meanwhile.
+        self.changed();
         self.sockets.renew();
         for upstream in self.upstreams() {
             let ended = self.ended.clone();
