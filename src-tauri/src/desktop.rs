@@ -1,6 +1,6 @@
 //! The desktop around the gateway: where there is one, it gets a tray and a window.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use anyhow::Context as _;
 use tauri::RunEvent;
@@ -10,6 +10,7 @@ use traygate_gateway::paths::Paths;
 
 use crate::{
     gateway::{Gateway, asked_to_end},
+    notices,
     signals::Signals,
     tray::{self, Powers},
     window,
@@ -48,7 +49,12 @@ pub fn show(
         .manage(gateway.view())
         .invoke_handler(tauri::generate_handler![window::snapshot])
         .setup(move |app| {
-            let tray = tray::put_up(app.handle(), &cache, &view, hands, Powers::default());
+            if let Some(hands) = &hands {
+                let shown = notices::show(app.handle().clone(), Arc::clone(&hands.gateway));
+                tauri::async_runtime::spawn(shown);
+            }
+            let powers = Powers { notifications: true, ..Powers::default() };
+            let tray = tray::put_up(app.handle(), &cache, &view, hands, powers);
             if let Err(why) = &tray {
                 warn!(why, "no tray: Traygate ends when its window is closed");
             }

@@ -8,6 +8,7 @@
 
 mod desktop;
 mod gateway;
+mod notices;
 mod signals;
 mod tray;
 mod window;

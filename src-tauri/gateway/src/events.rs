@@ -234,6 +234,11 @@ impl Names {
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
+
+    /// Those whose names aren't kept included.
+    pub fn len(&self) -> usize {
+        self.names.len() + self.more
+    }
 }
 
 impl<'a> FromIterator<&'a str> for Names {

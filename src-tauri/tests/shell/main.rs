@@ -4,6 +4,8 @@
 
 mod browser;
 mod http;
+mod notices;
+mod notifier;
 mod panel;
 mod stage;
 mod tray;

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Moment,
-    events::{Event, Fact},
+    events::{Event, Fact, Names},
     names::UpstreamName,
-    text::lasted,
+    text::{count, lasted, one_line},
 };
 
 /// News is told when none has come for this long …
@@ -22,8 +22,12 @@ const GATE: Duration = Duration::from_secs(10);
 const STEADY: Duration = Duration::from_mins(1);
 /// … where this is a while.
 const A_WHILE: Duration = Duration::from_mins(10);
-/// A heal that nobody had to notice is told at most this often per upstream.
-const HEALS: Duration = Duration::from_hours(1);
+/// A heal that nobody had to notice is told at most this often per upstream, and so is that an
+/// upstream changed what it offers.
+const SELDOM: Duration = Duration::from_hours(1);
+
+/// How many characters of a foreign name are told.
+const NAME: usize = 80;
 
 /// One notification, about one upstream or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,11 +47,32 @@ pub struct News {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum What {
-    Unavailable { because: String },
-    NeedsSignIn { because: String },
-    Misconfigured { because: String },
-    Back { after_ms: u64 },
-    Healed { after_ms: u64 },
+    Unavailable {
+        because: String,
+    },
+    NeedsSignIn {
+        because: String,
+    },
+    Misconfigured {
+        because: String,
+    },
+    Back {
+        after_ms: u64,
+    },
+    Healed {
+        after_ms: u64,
+    },
+    /// The last of so many calls.
+    OutcomeUnknown {
+        app: String,
+        key: String,
+        calls: usize,
+    },
+    Changed {
+        added: usize,
+        removed: usize,
+        redescribed: usize,
+    },
 }
 
 impl Notice {
@@ -59,6 +84,8 @@ impl Notice {
                 What::Misconfigured { .. } => format!("{upstream} can't be started"),
                 What::Back { .. } => format!("{upstream} is back"),
                 What::Healed { .. } => format!("{upstream} was healed"),
+                What::OutcomeUnknown { .. } => format!("A call of {upstream} may have run"),
+                What::Changed { .. } => format!("{upstream} changed what it offers"),
             };
         }
         let number = self.news.len();
@@ -72,14 +99,35 @@ impl Notice {
         if let [News { what, .. }] = self.news.as_slice() {
             return match what {
                 What::Unavailable { because } => {
-                    format!("{}. Traygate keeps trying.", sentence(because))
+                    format!("{} Traygate keeps trying.", sentence(because))
                 }
                 What::NeedsSignIn { because } | What::Misconfigured { because } => {
-                    format!("{}.", sentence(because))
+                    sentence(because)
                 }
                 What::Back { after_ms } => format!("It was away for {}.", lasted(*after_ms)),
                 What::Healed { after_ms } => {
                     format!("Its connection died and was replaced within {}.", lasted(*after_ms))
+                }
+                What::OutcomeUnknown { app, key, calls } => {
+                    let (app, key) = (one_line(app, NAME), one_line(key, NAME));
+                    let others = match calls {
+                        1 => String::new(),
+                        _ => format!(", and {} with it", count(calls - 1, "other call")),
+                    };
+                    format!(
+                        "{app} was using {key} when the connection died{others}. It was not run again: check whether its effect is there."
+                    )
+                }
+                What::Changed { added, removed, redescribed } => {
+                    let parts =
+                        [(added, "added"), (removed, "removed"), (redescribed, "described anew")];
+                    let told = parts.iter().filter(|(number, _)| **number > 0);
+                    let told: Vec<_> =
+                        told.map(|(number, verb)| format!("{number} {verb}")).collect();
+                    format!(
+                        "{}. Your choices are kept; new ones follow its policy.",
+                        told.join(", ")
+                    )
                 }
             };
         }
@@ -106,6 +154,8 @@ impl Notice {
                 What::Misconfigured { .. } => 2,
                 What::Back { .. } => 3,
                 What::Healed { .. } => 4,
+                What::OutcomeUnknown { .. } => 5,
+                What::Changed { .. } => 6,
             };
             groups[group].1.push(upstream.as_str());
         }
@@ -114,12 +164,14 @@ impl Notice {
     }
 }
 
-const PLURALS: [(&str, &str); 5] = [
+const PLURALS: [(&str, &str); 7] = [
     ("are unavailable", "is unavailable"),
     ("need you to sign in", "needs you to sign in"),
     ("can't be started", "can't be started"),
     ("are back", "is back"),
     ("were healed", "was healed"),
+    ("have calls that may have run", "has a call that may have run"),
+    ("changed what they offer", "changed what it offers"),
 ];
 
 fn singular(plural: &str) -> &str {
@@ -128,7 +180,9 @@ fn singular(plural: &str) -> &str {
 
 fn sentence(words: &str) -> String {
     let mut chars = words.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+    let start = chars.next().into_iter().flat_map(char::to_uppercase);
+    let end = if words.ends_with(['.', '?', '!']) { "" } else { "." };
+    start.chain(chars).chain(end.chars()).collect()
 }
 
 fn listed(names: &[&str]) -> String {
@@ -157,6 +211,10 @@ struct Known {
     heal: Option<(Moment, u64)>,
     heal_told: Option<Moment>,
     back_told: Option<Moment>,
+    /// Calls whose outcome is unknown, and a change: since when, and what is to be told.
+    unknown: Option<(Moment, What)>,
+    changed: Option<(Moment, What)>,
+    changed_told: Option<Moment>,
 }
 
 #[derive(Debug, Default)]
@@ -194,6 +252,10 @@ impl People {
             Fact::Healed { after_ms } | Fact::Recovered { after_ms } => {
                 self.known(upstream).up(now, *after_ms);
             }
+            Fact::OutcomeUnknown { app, key, .. } => self.known(upstream).unknown(now, app, key),
+            Fact::CatalogueChanged { added, removed, redescribed, .. } => {
+                self.known(upstream).changed(now, [added, removed, redescribed].map(Names::len));
+            }
             // Another connection takes its place, or none; whoever did that knows.
             Fact::Removed | Fact::Disabled | Fact::Enabled | Fact::Edited => {
                 self.upstreams.remove(upstream);
@@ -207,14 +269,14 @@ impl People {
 
     /// When there will be something to tell, if nothing else happens.
     pub fn due(&self) -> Option<Moment> {
-        let waiting = self.upstreams.values().filter_map(Known::waits_since);
+        let waiting = self.upstreams.values().flat_map(Known::waits_since);
         let (oldest, newest) = waiting.fold((None, None), |(oldest, newest), at: Moment| {
             (Some(oldest.map_or(at, |o: Moment| o.min(at))), newest.max(Some(at)))
         });
         let together = oldest.zip(newest).map(|(oldest, newest): (Moment, Moment)| {
             oldest.after(LONGEST).min(newest.after(QUIET))
         });
-        let steady = self.upstreams.values().filter_map(Known::steady_at).min();
+        let steady = self.upstreams.values().flat_map(Known::not_before).min();
         let due = [together, steady].into_iter().flatten().min()?;
         Some(self.gate.map_or(due, |gate| gate.max(due)))
     }
@@ -274,16 +336,50 @@ impl Known {
         };
     }
 
-    /// Since when something waits to be told together with others.
-    fn waits_since(&self) -> Option<Moment> {
-        match self.outage {
-            Outage::New { since, .. } => Some(since),
-            Outage::Ending { at, .. } if !self.must_be_steady(at) => Some(at),
-            _ => self.heal.map(|(at, _)| at),
-        }
+    fn unknown(&mut self, now: Moment, app: &str, key: &str) {
+        let (since, before) = match self.unknown.take() {
+            Some((since, What::OutcomeUnknown { calls, .. })) => (since, calls),
+            _ => (now, 0),
+        };
+        let (app, key) = (app.to_owned(), key.to_owned());
+        self.unknown = Some((since, What::OutcomeUnknown { app, key, calls: before + 1 }));
     }
 
-    /// When one that comes and goes may be called back.
+    fn changed(&mut self, now: Moment, [more, fewer, anew]: [usize; 3]) {
+        let (since, [added, removed, redescribed]) = match self.changed.take() {
+            Some((since, What::Changed { added, removed, redescribed })) => {
+                (since, [added, removed, redescribed])
+            }
+            _ => (now, [0; 3]),
+        };
+        let (added, removed, redescribed) = (added + more, removed + fewer, redescribed + anew);
+        self.changed = Some((since, What::Changed { added, removed, redescribed }));
+    }
+
+    /// Since when something waits to be told together with others.
+    fn waits_since(&self) -> impl Iterator<Item = Moment> {
+        let outage = match self.outage {
+            Outage::New { since, .. } => Some(since),
+            Outage::Ending { at, .. } if !self.must_be_steady(at) => Some(at),
+            _ => None,
+        };
+        let changed = self.changed.as_ref().filter(|_| self.changes_not_before().is_none());
+        let since = |(at, _): &(Moment, What)| *at;
+        let heal = self.heal.map(|(at, _)| at);
+        [outage, heal, self.unknown.as_ref().map(since), changed.map(since)].into_iter().flatten()
+    }
+
+    /// When what must wait may be told: one that comes and goes may be called back, one that keeps
+    /// changing be told of again.
+    fn not_before(&self) -> impl Iterator<Item = Moment> {
+        [self.steady_at(), self.changes_not_before()].into_iter().flatten()
+    }
+
+    fn changes_not_before(&self) -> Option<Moment> {
+        let (at, _) = self.changed.as_ref()?;
+        self.changed_told.filter(|told| told.until(*at) < SELDOM).map(|told| told.after(SELDOM))
+    }
+
     fn steady_at(&self) -> Option<Moment> {
         match self.outage {
             Outage::Ending { at, .. } if self.must_be_steady(at) => Some(at.after(STEADY)),
@@ -295,7 +391,15 @@ impl Known {
         self.back_told.is_some_and(|told| told.until(at) < A_WHILE)
     }
 
+    /// One thing at a time, the most pressing first.
     fn tell(&mut self, now: Moment, wanted: bool) -> Option<What> {
+        self.tell_outage(now, wanted)
+            .or_else(|| self.unknown.take().map(|(_, what)| what).filter(|_| wanted))
+            .or_else(|| self.tell_heal(now, wanted))
+            .or_else(|| self.tell_change(now, wanted))
+    }
+
+    fn tell_outage(&mut self, now: Moment, wanted: bool) -> Option<What> {
         if self.steady_at().is_some_and(|steady| now < steady) {
             return None;
         }
@@ -311,14 +415,23 @@ impl Known {
             }
             outage => {
                 self.outage = outage;
-                self.tell_heal(now, wanted)
+                None
             }
         }
     }
 
+    fn tell_change(&mut self, now: Moment, wanted: bool) -> Option<What> {
+        if self.changes_not_before().is_some_and(|at| now < at) {
+            return None;
+        }
+        let (_, what) = self.changed.take()?;
+        self.changed_told = Some(now);
+        wanted.then_some(what)
+    }
+
     fn tell_heal(&mut self, now: Moment, wanted: bool) -> Option<What> {
         let (_, after_ms) = self.heal.take()?;
-        let often = self.heal_told.is_some_and(|told| told.until(now) < HEALS);
+        let often = self.heal_told.is_some_and(|told| told.until(now) < SELDOM);
         if often || !wanted {
             return None;
         }

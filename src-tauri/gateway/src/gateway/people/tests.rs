@@ -269,3 +269,51 @@ fn an_upstream_that_its_user_takes_away_or_changes_begins_anew() {
         assert_eq!(desk.pass(5).len(), 1, "a new outage is told");
     }
 }
+
+fn unknown(key: &str) -> Fact {
+    let kind = crate::capability::CapabilityType::Tool;
+    Fact::OutcomeUnknown { app: "claude".to_owned(), kind, key: key.to_owned() }
+}
+
+fn changed(added: &[&str]) -> Fact {
+    let names = |names: &[&str]| names.iter().copied().collect();
+    let kind = crate::capability::CapabilityType::Tool;
+    let (added, removed, redescribed) = (names(added), names(&[]), names(&["x"]));
+    Fact::CatalogueChanged { kind, added, removed, redescribed }
+}
+
+#[test]
+fn a_call_that_may_have_run_is_told_before_the_heal_and_several_together() {
+    let mut desk = Desk::new();
+    desk.lost("files");
+    desk.hear("files", unknown("write"));
+    desk.hear("files", unknown("move"));
+    desk.hear("files", Fact::Healed { after_ms: 320 });
+    let told = desk.pass(60);
+    assert_eq!(told.len(), 2, "{told:?}");
+    let call = "A call of files may have run: claude was using move when the connection died, and 1 other call with it. It was not run again: check whether its effect is there.";
+    assert_eq!(told[0], call);
+    assert!(told[1].starts_with("files was healed"), "{told:?}");
+    assert_eq!(desk.pass(600), NOTHING);
+}
+
+#[test]
+fn what_changed_is_told_at_most_once_an_hour_and_then_all_of_it() {
+    let mut desk = Desk::new();
+    desk.hear("files", changed(&["a", "b"]));
+    let told = |what: &str| {
+        format!(
+            "files changed what it offers: {what}. Your choices are kept; new ones follow its policy."
+        )
+    };
+    assert_eq!(desk.pass(60), [told("2 added, 1 described anew")]);
+    for _ in 0..3 {
+        desk.hear("files", changed(&["c"]));
+        assert_eq!(desk.pass(600), NOTHING);
+    }
+    assert_eq!(desk.pass(3_600), [told("3 added, 3 described anew")]);
+    desk.off = vec!["files"];
+    desk.hear("files", unknown("write"));
+    desk.hear("files", changed(&["d"]));
+    assert_eq!(desk.pass(7_200), NOTHING, "who wants to hear nothing hears nothing");
+}
