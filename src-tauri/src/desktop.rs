@@ -12,7 +12,7 @@ use crate::{
     gateway::{Gateway, asked_to_end},
     signals::Signals,
     tray::{self, Powers},
-    window,
+    window::{self, Place},
 };
 
 /// How Traygate shows itself at first.
@@ -46,14 +46,20 @@ pub fn show(
     let (view, hands) = (gateway.view(), gateway.hands());
     let app = tauri::Builder::default()
         .manage(gateway.view())
-        .invoke_handler(tauri::generate_handler![window::snapshot])
+        .manage(gateway.hands())
+        .invoke_handler(tauri::generate_handler![
+            window::snapshot,
+            window::log,
+            window::capabilities,
+            window::toggle
+        ])
         .setup(move |app| {
             let tray = tray::put_up(app.handle(), &cache, &view, hands, Powers::default());
             if let Err(why) = &tray {
                 warn!(why, "no tray: Traygate ends when its window is closed");
             }
             if open_now || tray.is_err() {
-                window::open(app.handle())?;
+                window::open(app.handle(), &Place::Start)?;
             }
             tauri::async_runtime::spawn(tray::or_the_window(app.handle().clone()));
             tauri::async_runtime::spawn(tray::keep_drawn(app.handle().clone(), view));
