@@ -69,10 +69,11 @@ for name in files everything memory; do "$traygate" refresh "$name" >/dev/null; 
 "$traygate" pin files/tool/write_file >/dev/null
 "$traygate" pin everything/tool/echo >/dev/null
 
-# The panel draws when it likes: wait until the picture stays the same.
+# Nothing says when a panel has drawn: wait until the picture stays the same.
 picture() { import -window root "$home/now.png" && cksum <"$home/now.png"; }
 settled() {
     local before now
+    sleep 1
     before=$(picture)
     for _ in $(seq 50); do
         sleep 0.5
@@ -81,7 +82,11 @@ settled() {
         before=$now
     done
 }
-sleep 5
+panel_is_up() {
+    dbus-send --session --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.NameHasOwner \
+        string:org.kde.StatusNotifierWatcher | grep -q "boolean true"
+}
+until_so "a panel" panel_is_up
 settled
 # Where this panel has its tray.
 xdotool mousemove 775 13 click 3

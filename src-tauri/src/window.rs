@@ -39,6 +39,10 @@ impl Place {
     }
 }
 
+pub fn is_open(app: &AppHandle) -> bool {
+    app.get_webview_window(LABEL).is_some()
+}
+
 /// Opens the window there, or brings the open one to the front.
 pub fn open(app: &AppHandle, place: &Place) -> tauri::Result<()> {
     if let Some(window) = app.get_webview_window(LABEL) {
@@ -120,7 +124,7 @@ fn gateway(hands: Option<&Hands>) -> Result<Arc<Gateway>, String> {
 pub async fn tell_of_changes(app: AppHandle, view: View) {
     let Ok(mut newest) = view else { return };
     while newest.changed().await.is_ok() {
-        if app.get_webview_window(LABEL).is_none() {
+        if !is_open(&app) {
             continue;
         }
         let snapshot = newest.borrow_and_update().clone();

@@ -138,7 +138,12 @@ pub async fn or_the_window(app: AppHandle) {
          extension \"AppIndicator and KStatusNotifierItem Support\" shows them"
     );
     let opening = app.clone();
-    let asked = app.run_on_main_thread(move || open(&opening, &Place::Start));
+    let asked = app.run_on_main_thread(move || {
+        // One that is open already need not come to the front now.
+        if !window::is_open(&opening) {
+            open(&opening, &Place::Start);
+        }
+    });
     if let Err(error) = asked {
         error!(%error, "the window can't be opened");
     }
