@@ -6,10 +6,10 @@ CASES ?= ../shared/cases
 UI_SOURCES := $(shell find ui/src -type f) ui/index.html ui/vite.config.ts ui/tsconfig.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt ui setup install cases bench deb deb-test
+.PHONY: help run test check fmt ui setup install cases bench deb deb-test screenshots
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Set up, build and start Traygate; without a display, or with HEADLESS=1, it serves headless
 	@scripts/run.sh
@@ -57,6 +57,11 @@ deb: ## Build a Debian package of the desktop and the command line, optimised; t
 
 deb-test: deb ## Install, use, upgrade and remove that package in a Debian of its own; wants root
 	@packaging/deb-test.sh target/release/bundle/deb/*.deb
+
+screenshots: ui ## Take the pictures of docs/screenshots, with a real panel
+	@scripts/setup.sh test
+	cargo build --locked -p traygate -p traygate-desktop
+	scripts/screenshots.sh
 
 # npm writes this file last.
 ui/node_modules/.package-lock.json: ui/package.json ui/package-lock.json

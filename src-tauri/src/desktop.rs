@@ -13,7 +13,7 @@ use crate::{
     notices,
     signals::Signals,
     tray::{self, Powers},
-    window,
+    window::{self, Place},
 };
 
 /// How Traygate shows itself at first.
@@ -47,7 +47,13 @@ pub fn show(
     let (view, hands) = (gateway.view(), gateway.hands());
     let app = tauri::Builder::default()
         .manage(gateway.view())
-        .invoke_handler(tauri::generate_handler![window::snapshot])
+        .manage(gateway.hands())
+        .invoke_handler(tauri::generate_handler![
+            window::snapshot,
+            window::log,
+            window::capabilities,
+            window::toggle
+        ])
         .setup(move |app| {
             if let Some(hands) = &hands {
                 let shown = notices::show(app.handle().clone(), Arc::clone(&hands.gateway));
@@ -59,7 +65,7 @@ pub fn show(
                 warn!(why, "no tray: Traygate ends when its window is closed");
             }
             if open_now || tray.is_err() {
-                window::open(app.handle())?;
+                window::open(app.handle(), &Place::Start)?;
             }
             tauri::async_runtime::spawn(tray::or_the_window(app.handle().clone()));
             tauri::async_runtime::spawn(tray::keep_drawn(app.handle().clone(), view));

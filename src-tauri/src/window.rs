@@ -5,20 +5,56 @@ use std::sync::Arc;
 
 use tauri::{AppHandle, Emitter as _, Manager as _, State, Url, WebviewUrl, WebviewWindowBuilder};
 use tracing::{info, warn};
-use traygate_gateway::api::Snapshot;
+use traygate_gateway::{
+    api::{CapabilityView, LogLine, Snapshot, Toggle},
+    capability::CapabilityType,
+    events::By,
+    gateway::Gateway,
+    names::UpstreamName,
+};
 
-use crate::gateway::View;
+use crate::gateway::{Hands, View};
 
 const LABEL: &str = "main";
 
-/// Opens the window, or brings the open one to the front.
-pub fn open(app: &AppHandle) -> tauri::Result<()> {
+/// How many lines of a log the page shows.
+const LOG_LINES: usize = 500;
+
+/// What the window is opened for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Place {
+    Start,
+    Log(UpstreamName),
+    Tools(UpstreamName),
+}
+
+impl Place {
+    /// As the page knows it.
+    fn word(&self) -> String {
+        match self {
+            Self::Start => String::new(),
+            Self::Log(upstream) => format!("log/{upstream}"),
+            Self::Tools(upstream) => format!("tools/{upstream}"),
+        }
+    }
+}
+
+pub fn is_open(app: &AppHandle) -> bool {
+    app.get_webview_window(LABEL).is_some()
+}
+
+/// Opens the window there, or brings the open one to the front.
+pub fn open(app: &AppHandle, place: &Place) -> tauri::Result<()> {
     if let Some(window) = app.get_webview_window(LABEL) {
+        if *place != Place::Start {
+            app.emit_to(LABEL, "go", place.word())?;
+        }
         window.unminimize()?;
         window.show()?;
         return window.set_focus();
     }
-    WebviewWindowBuilder::new(app, LABEL, WebviewUrl::App("index.html".into()))
+    let page = format!("index.html#{}", place.word());
+    WebviewWindowBuilder::new(app, LABEL, WebviewUrl::App(page.into()))
         .title("Traygate")
         .inner_size(760.0, 640.0)
         .min_inner_size(420.0, 320.0)
@@ -45,11 +81,50 @@ pub fn snapshot(view: State<'_, View>) -> Result<Arc<Snapshot>, String> {
     Ok(newest.borrow().clone())
 }
 
+/// What the page may ask for besides; each is the gateway's own deed.
+#[tauri::command]
+#[allow(clippy::needless_pass_by_value, reason = "Tauri hands what it has over by value")]
+pub fn log(hands: State<'_, Option<Hands>>, upstream: String) -> Result<Vec<LogLine>, String> {
+    let upstream =
+        gateway(hands.inner().as_ref())?.named(&upstream).map_err(|refused| refused.to_string())?;
+    Ok(upstream.log().follow(LOG_LINES).0)
+}
+
+/// As last read; nobody is asked.
+#[tauri::command]
+#[allow(clippy::needless_pass_by_value, reason = "Tauri hands what it has over by value")]
+pub fn capabilities(
+    hands: State<'_, Option<Hands>>,
+    upstream: String,
+) -> Result<Vec<CapabilityView>, String> {
+    let gateway = gateway(hands.inner().as_ref())?;
+    let upstream = gateway.named(&upstream).map_err(|refused| refused.to_string())?;
+    Ok(gateway.capabilities(&upstream, false).items)
+}
+
+#[tauri::command]
+pub async fn toggle(
+    hands: State<'_, Option<Hands>>,
+    upstream: String,
+    kind: CapabilityType,
+    key: String,
+    enabled: bool,
+) -> Result<(), String> {
+    let toggle = Toggle { kind, key, enabled: Some(enabled), pinned: None };
+    let done = gateway(hands.inner().as_ref())?.toggle(By::Window, &upstream, toggle).await;
+    done.map(drop).map_err(|refused| refused.to_string())
+}
+
+fn gateway(hands: Option<&Hands>) -> Result<Arc<Gateway>, String> {
+    let hands = hands.ok_or("the gateway isn't running")?;
+    Ok(Arc::clone(&hands.gateway))
+}
+
 /// Tells an open window of each new snapshot, until the gateway ends.
 pub async fn tell_of_changes(app: AppHandle, view: View) {
     let Ok(mut newest) = view else { return };
     while newest.changed().await.is_ok() {
-        if app.get_webview_window(LABEL).is_none() {
+        if !is_open(&app) {
             continue;
         }
         let snapshot = newest.borrow_and_update().clone();

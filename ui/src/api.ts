@@ -91,6 +91,22 @@ export interface AppView {
   connected_since: number | null;
 }
 
+export interface CapabilityView {
+  type: CapabilityType;
+  key: string;
+  enabled: boolean;
+  /** In the list as last read; otherwise known from the stored choice only. */
+  live: boolean;
+  read_only: boolean;
+}
+
+export interface LogLine {
+  at: number;
+  /** `stderr`, `stdout`, `server` or `traygate`. */
+  from: string;
+  text: string;
+}
+
 export interface Pause {
   what: "all" | "writes";
   until: number | null;

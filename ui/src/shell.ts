@@ -1,9 +1,10 @@
-// What the page hears from the shell: one snapshot when it opens, and one after each change.
+// What the page hears from the shell, one snapshot when it opens and one after each change, and what
+// it asks of it.
 
 import { invoke } from "@tauri-apps/api/core";
 import { listen } from "@tauri-apps/api/event";
 
-import type { Snapshot } from "./api";
+import type { CapabilityType, CapabilityView, LogLine, Snapshot } from "./api";
 
 /**
  * Calls `draw` with the newest snapshot, now and after each change. Fails, with a sentence to show,
@@ -20,4 +21,22 @@ export async function follow(draw: (snapshot: Snapshot) => void): Promise<void> 
   // Listening begins before the question, so that no change falls between the two.
   await listen<Snapshot>("snapshot-changed", (event) => drawUnlessOlder(event.payload));
   drawUnlessOlder(await invoke<Snapshot>("snapshot"));
+}
+
+/** Where the shell wants the page to go, now and later. */
+export async function places(go: (place: string) => void): Promise<void> {
+  go(location.hash.slice(1));
+  await listen<string>("go", (event) => go(event.payload));
+}
+
+export function log(upstream: string): Promise<LogLine[]> {
+  return invoke("log", { upstream });
+}
+
+export function capabilities(upstream: string): Promise<CapabilityView[]> {
+  return invoke("capabilities", { upstream });
+}
+
+export function toggle(upstream: string, kind: CapabilityType, key: string, enabled: boolean): Promise<void> {
+  return invoke("toggle", { upstream, kind, key, enabled });
 }

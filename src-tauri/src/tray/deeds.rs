@@ -44,7 +44,12 @@ async fn act(gateway: &Arc<Gateway>, deed: Deed) -> Result<(), Refused> {
             gateway.set(By::Tray, "notifications", Some(value)).await.map(drop)
         }
         // Done by the tray itself.
-        Deed::Open | Deed::Quit | Deed::CopyEndpoint | Deed::StartAtLogin(_) => Ok(()),
+        Deed::Open
+        | Deed::ShowLog(_)
+        | Deed::ShowTools(_)
+        | Deed::Quit
+        | Deed::CopyEndpoint
+        | Deed::StartAtLogin(_) => Ok(()),
     }
 }
 

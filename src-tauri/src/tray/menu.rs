@@ -56,6 +56,10 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deed {
     Open,
+    /// The window with its log.
+    ShowLog(UpstreamName),
+    /// The window with all its tools.
+    ShowTools(UpstreamName),
     Quit,
     CopyEndpoint,
     /// Enables or disables an upstream.
@@ -216,6 +220,7 @@ fn rows_of(upstream: &UpstreamView, now: &ZonedDateTime) -> Vec<Row> {
         deeds.push(item(&id("refresh"), "Refresh", Deed::Refresh(name.clone())));
         deeds.push(item(&id("restart"), "Restart", Deed::Restart(name.clone())));
     }
+    deeds.push(item(&id("log"), "Show log", Deed::ShowLog(name.clone())));
     in_sections_of(&id("section"), [state, deeds, tool_rows(upstream)])
 }
 
@@ -246,7 +251,8 @@ fn tool_rows(upstream: &UpstreamView) -> Vec<Row> {
         lists.filter(|it| it.kind == CapabilityType::Tool).map(|list| list.total).sum();
     if total > upstream.tools.len() {
         let all = format!("All {total} in the window…");
-        rows.push(item(&format!("upstream/{name}/all"), &all, Deed::Open));
+        let id = format!("upstream/{name}/all");
+        rows.push(item(&id, &all, Deed::ShowTools(name.clone())));
     }
     rows
 }

@@ -33,7 +33,7 @@ use self::{
 };
 use crate::{
     gateway::{Hands, View},
-    window,
+    window::{self, Place},
 };
 
 const ID: &str = "traygate";
@@ -138,14 +138,19 @@ pub async fn or_the_window(app: AppHandle) {
          extension \"AppIndicator and KStatusNotifierItem Support\" shows them"
     );
     let opening = app.clone();
-    let asked = app.run_on_main_thread(move || open(&opening));
+    let asked = app.run_on_main_thread(move || {
+        // One that is open already need not come to the front now.
+        if !window::is_open(&opening) {
+            open(&opening, &Place::Start);
+        }
+    });
     if let Err(error) = asked {
         error!(%error, "the window can't be opened");
     }
 }
 
-fn open(app: &AppHandle) {
-    if let Err(error) = window::open(app) {
+fn open(app: &AppHandle, place: &Place) {
+    if let Err(error) = window::open(app, place) {
         error!(%error, "the window can't be opened");
     }
 }
@@ -155,7 +160,9 @@ fn clicked(app: &AppHandle, id: &str) {
     let Some(tray) = app.try_state::<Tray>() else { return };
     let deed = tray.drawn.lock().unwrap_or_else(PoisonError::into_inner).clicked(id);
     match (deed, &tray.hands) {
-        (Some(Deed::Open), _) => open(app),
+        (Some(Deed::Open), _) => open(app, &Place::Start),
+        (Some(Deed::ShowLog(upstream)), _) => open(app, &Place::Log(upstream)),
+        (Some(Deed::ShowTools(upstream)), _) => open(app, &Place::Tools(upstream)),
         (Some(Deed::Quit), _) => app.exit(0),
         (Some(Deed::CopyEndpoint), Some(hands)) => clipboard::put(&hands.endpoint),
         (Some(Deed::StartAtLogin(on)), _) => tray.start_at_login(app, on),

@@ -60,6 +60,20 @@ impl Browser {
         text(&self.ask_element(selector, "return arguments[0].innerText"))
     }
 
+    pub fn click(&self, selector: &str) {
+        self.ask_element(selector, "arguments[0].click()");
+    }
+
+    /// Waits until an expression in the page is true.
+    pub fn until(&self, what: &str, expression: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        let script = format!("return String({expression})");
+        while self.run(&script) != "true" {
+            assert!(Instant::now() < deadline, "{what}: not in time: {}", self.text_of("body"));
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// What a script in the page returns.
     pub fn run(&self, script: &str) -> String {
         text(&self.ask_page("execute/sync", &json!({"script": script, "args": []})))

@@ -109,13 +109,19 @@ impl Icon {
         Row::read(root)
     }
 
-    /// Clicks the row that these labels lead to, through its submenus as a person does.
-    pub async fn click(&self, path: &[&str]) {
+    /// Opens the menu, and in it the submenu that these labels lead to.
+    pub async fn open(&self, path: &[&str]) -> Row {
         let menu = self.menu().await;
-        for depth in 1..path.len() {
+        for depth in 0..=path.len() {
             let submenu = menu.need(&path[..depth]);
             let _: bool = self.menu.call("AboutToShow", &submenu.id).await.expect("it opens");
         }
+        menu
+    }
+
+    /// Clicks the row that these labels lead to, through its submenus as a person does.
+    pub async fn click(&self, path: &[&str]) {
+        let menu = self.open(&path[..path.len() - 1]).await;
         let row = menu.need(path);
         assert!(row.enabled, "nobody can click {path:?}; the menu is\n{menu}");
         let click = (row.id, "clicked", Variant::from(""), 0_u32);

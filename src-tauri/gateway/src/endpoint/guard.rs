@@ -98,7 +98,9 @@ pub async fn apps_only(State(guard): State<Guard>, mut request: Request, next: N
             "this endpoint needs an app's token; make one with: traygate token new <app>",
         );
     };
-    guard.gateway.apps().seen(&app.0).await;
+    if guard.gateway.apps().seen(&app.0).await {
+        guard.gateway.changed();
+    }
     request.extensions_mut().insert(app);
     next.run(request).await
 }

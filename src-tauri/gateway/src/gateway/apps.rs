@@ -88,8 +88,9 @@ impl Apps {
         note(lock(&self.activity).entry(Arc::clone(app)).or_default());
     }
 
-    /// Notes that an app did something. The database hears of it once a minute.
-    pub async fn seen(&self, app: &Arc<str>) {
+    /// Notes that an app did something. The database hears of it once a minute, and so do people:
+    /// `true` if that is now.
+    pub async fn seen(&self, app: &Arc<str>) -> bool {
         let now = wall();
         self.note(app, |activity| activity.last_seen_at = Some(now));
         let due = {
@@ -105,6 +106,7 @@ impl Apps {
         {
             tracing::warn!(%error, "can't note when an app was last seen");
         }
+        due.is_some()
     }
 
     /// All apps that have a token, and those that came through the bridge.

@@ -156,6 +156,7 @@ fn the_whole_menu_of_a_quiet_day() {
     x Enabled
     > Refresh
     > Restart
+    > Show log
     --
       Only read:
     x read
@@ -295,7 +296,7 @@ fn more_tools_than_are_shown_are_counted() {
     let last = rows.last().expect("rows");
     assert_eq!(
         (last.label.as_str(), &last.kind),
-        ("All 63 in the window…", &Kind::Item(Deed::Open))
+        ("All 63 in the window…", &Kind::Item(Deed::ShowTools(name("big"))))
     );
 }
 
@@ -326,6 +327,14 @@ fn settings_have_rows_only_for_what_the_desktop_can_do() {
     assert_eq!(rows(Around::default()), "> Copy endpoint address\n");
     let all = Around { start_at_login: Some(false), shows_notifications: true };
     assert_eq!(rows(all), "> Copy endpoint address\no Start at login\nx Notifications\n");
+}
+
+#[test]
+fn without_a_gateway_the_menu_says_why_and_lets_quit() {
+    let menu = without_a_gateway("port 8717 is in use by nginx");
+    assert_eq!(menu.mood, Mood::Attention);
+    let expected = "  Not running: port 8717 is in use by nginx\n--\n> Open Traygate…\n> Quit\n";
+    assert_eq!(seen(&menu.rows), expected);
 }
 
 #[test]
