@@ -11,8 +11,14 @@ fn main() {
         return;
     }
     // A command that stands here can only be called where a capability file allows it.
-    let commands =
-        tauri_build::AppManifest::new().commands(&["snapshot", "log", "capabilities", "toggle"]);
+    let commands = tauri_build::AppManifest::new().commands(&[
+        "snapshot",
+        "log",
+        "capabilities",
+        "toggle",
+        "try_again",
+        "use_another_port",
+    ]);
     if let Err(error) =
         tauri_build::try_build(tauri_build::Attributes::new().app_manifest(commands))
     {

@@ -1,6 +1,12 @@
 //! The desktop around the gateway: where there is one, it gets a tray and a window.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use anyhow::Context as _;
 use tauri::RunEvent;
@@ -9,9 +15,11 @@ use tracing::{info, warn};
 use traygate_gateway::paths::Paths;
 
 use crate::{
+    again,
     gateway::{Gateway, asked_to_end},
     notices,
     signals::Signals,
+    sleep,
     tray::{self, Powers},
     window::{self, Place},
 };
@@ -23,6 +31,16 @@ pub enum Start {
     Shown,
     /// In the tray only.
     Hidden,
+}
+
+/// How it ended.
+pub enum Ended {
+    ForGood(ExitCode),
+    /// On the port it was started with, or on the one that the settings say.
+    ToStartAnew {
+        hidden: bool,
+        same_port: bool,
+    },
 }
 
 /// Finds out whether there is a desktop, and says why not.
@@ -40,11 +58,13 @@ pub fn show(
     signals: Signals,
     paths: &Paths,
     start: Start,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Ended> {
     let cache = paths.cache.clone();
     // What went wrong must be seen, even by who asked for no window.
     let open_now = start == Start::Shown || gateway.failure().is_some();
     let (view, hands) = (gateway.view(), gateway.hands());
+    let taken = gateway.failure().and_then(|failure| failure.port);
+    let had_window = Arc::new(AtomicBool::new(false));
     let app = tauri::Builder::default()
         .manage(gateway.view())
         .manage(gateway.hands())
@@ -52,12 +72,21 @@ pub fn show(
             window::snapshot,
             window::log,
             window::capabilities,
-            window::toggle
+            window::toggle,
+            again::try_again,
+            again::use_another_port
         ])
         .setup(move |app| {
             if let Some(hands) = &hands {
                 let shown = notices::show(app.handle().clone(), Arc::clone(&hands.gateway));
                 tauri::async_runtime::spawn(shown);
+                sleep::listen(Arc::clone(&hands.gateway));
+                let wanted = Arc::clone(&hands.window_wanted);
+                let shown = window::show_when_wanted(app.handle().clone(), wanted);
+                tauri::async_runtime::spawn(shown);
+            }
+            if let Some(port) = taken {
+                tauri::async_runtime::spawn(again::when_free(app.handle().clone(), port));
             }
             let powers = Powers { notifications: true, ..Powers::default() };
             let tray = tray::put_up(app.handle(), &cache, &view, hands, powers);
@@ -82,16 +111,26 @@ pub fn show(
             app.exit(0);
         }
     });
-    let code = app.run_return(|app, event| match event {
+    let seen = Arc::clone(&had_window);
+    let code = app.run_return(move |app, event| match event {
         RunEvent::Ready => info!("on the desktop"),
         // No code: the last window was closed. In the tray, Traygate goes on.
         RunEvent::ExitRequested { code: None, api, .. } if tray::is_reachable(app) => {
             api.prevent_exit();
+        }
+        RunEvent::ExitRequested { .. } => {
+            seen.store(window::is_open(app), Ordering::Relaxed);
         }
         _ => {}
     });
     end.abort();
     changes.abort();
     runtime.block_on(gateway.stop());
-    Ok(if code == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let hidden = !had_window.load(Ordering::Relaxed);
+    Ok(match code {
+        0 => Ended::ForGood(ExitCode::SUCCESS),
+        again::SAME_PORT => Ended::ToStartAnew { hidden, same_port: true },
+        again::OTHER_PORT => Ended::ToStartAnew { hidden, same_port: false },
+        _ => Ended::ForGood(ExitCode::FAILURE),
+    })
 }

@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde::Serialize;
 use tokio::{
-    sync::{oneshot, watch},
+    sync::{Notify, oneshot, watch},
     task::JoinHandle,
 };
 use tracing::error;
@@ -14,8 +15,17 @@ use crate::signals::Signals;
 /// How long ending may take before Traygate leaves without having seen the end of it.
 const STOP: Duration = Duration::from_secs(10);
 
-/// What the window shows: the newest snapshot, or the sentence that says why there is none.
-pub type View = Result<watch::Receiver<Arc<Snapshot>>, String>;
+/// What the window shows: the newest snapshot, or why there is none.
+pub type View = Result<watch::Receiver<Arc<Snapshot>>, Failure>;
+
+/// Why the gateway could not start.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    /// One sentence, with what to do.
+    pub words: String,
+    /// The port, if it is in use by another program.
+    pub port: Option<u16>,
+}
 
 /// What acts on a running gateway.
 #[derive(Clone)]
@@ -23,6 +33,8 @@ pub struct Hands {
     pub gateway: Arc<traygate_gateway::gateway::Gateway>,
     /// The address for AI apps.
     pub endpoint: String,
+    /// Notified when another start of Traygate wants this one's window seen.
+    pub window_wanted: Arc<Notify>,
 }
 
 /// A gateway that was asked to start.
@@ -43,8 +55,11 @@ impl Gateway {
     pub fn keep(host: Host) -> Self {
         // Before the first snapshot, so that no change falls between the two.
         let changes = host.changes();
-        let hands =
-            Hands { gateway: Arc::clone(host.gateway()), endpoint: host.endpoint().to_owned() };
+        let hands = Hands {
+            gateway: Arc::clone(host.gateway()),
+            endpoint: host.endpoint().to_owned(),
+            window_wanted: host.window_wanted().unwrap_or_default(),
+        };
         let (publish, newest) = watch::channel(Arc::new(host.snapshot()));
         let (ask_to_end, asked_to_end) = oneshot::channel();
         let task = tokio::spawn(keep(host, changes, publish, asked_to_end));
@@ -52,7 +67,7 @@ impl Gateway {
     }
 
     /// Stands for a gateway that could not start, and says why.
-    pub fn failed(why: String) -> Self {
+    pub fn failed(why: Failure) -> Self {
         Self { view: Err(why), hands: None, keeper: None }
     }
 
@@ -65,8 +80,8 @@ impl Gateway {
         self.hands.clone()
     }
 
-    pub fn failure(&self) -> Option<&str> {
-        self.view.as_ref().err().map(String::as_str)
+    pub fn failure(&self) -> Option<&Failure> {
+        self.view.as_ref().err()
     }
 
     /// Ends the host in good order, with all its children; returns when it has ended.

@@ -6,10 +6,13 @@
 // A console window beside the tray helps nobody.
 #![cfg_attr(all(windows, not(debug_assertions)), windows_subsystem = "windows")]
 
+mod again;
 mod desktop;
 mod gateway;
 mod notices;
 mod signals;
+mod sleep;
+mod start;
 mod tray;
 mod window;
 
@@ -18,14 +21,15 @@ use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use clap::Parser;
 use tokio::runtime::Runtime;
-use tracing::error;
 use tracing_subscriber::EnvFilter;
-use traygate_gateway::{
-    host::{Host, HostError, HostOptions},
-    paths::Paths,
-};
+use traygate_gateway::paths::Paths;
 
-use crate::{desktop::Start, gateway::Gateway, signals::Signals};
+use crate::{
+    desktop::{Ended, Start},
+    gateway::Gateway,
+    signals::Signals,
+    start::Started,
+};
 
 /// Traygate in the tray: one MCP endpoint for all local AI apps.
 #[derive(Parser)]
@@ -81,27 +85,20 @@ fn host(runtime: &Runtime, arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let _within = runtime.enter();
         Signals::hear().context("signals can't be heard")?
     };
-    let options = HostOptions { paths: paths.clone(), port: arguments.port, kind: "desktop" };
-    let gateway = match runtime.block_on(Host::start(options)) {
-        Ok(host) => {
-            println!("Traygate serves {}", host.endpoint());
-            let _within = runtime.enter();
-            Gateway::keep(host)
-        }
-        Err(error @ HostError::AlreadyRunning { .. }) => {
-            println!("{error}");
-            return Ok(ExitCode::SUCCESS);
-        }
-        // A person who clicked an icon sees no terminal: the window says it, too.
-        Err(error) => {
-            error!("the gateway isn't running: {error}");
-            Gateway::failed(error.to_string())
-        }
+    let gateway = match start::start(runtime, &paths, arguments.port, arguments.hidden) {
+        Started::Here(gateway) => gateway,
+        Started::Elsewhere => return Ok(ExitCode::SUCCESS),
     };
     match desktop::find() {
         Ok(()) => {
             let start = if arguments.hidden { Start::Hidden } else { Start::Shown };
-            desktop::show(runtime, gateway, signals, &paths, start)
+            let ended = desktop::show(runtime, gateway, signals, &paths, start)?;
+            Ok(match ended {
+                Ended::ForGood(code) => code,
+                Ended::ToStartAnew { hidden, same_port } => {
+                    again::exec(hidden, arguments.port.filter(|_| same_port))
+                }
+            })
         }
         Err(why) => Ok(runtime.block_on(serve_headless(gateway, signals, &why))),
     }

@@ -9,7 +9,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use notify_rust::Notification;
 use tauri::AppHandle;
 use tokio::{sync::broadcast, task::JoinHandle, time::timeout};
-use tracing::{error, warn};
+use tracing::warn;
 use traygate_gateway::{
     api::Change,
     events::By,
@@ -109,7 +109,7 @@ impl Voice {
         let failure = match timeout(PATIENCE, delivered).await {
             Ok(Ok((id, click))) => {
                 self.is_unheard = false;
-                let attendant = self.attend(click, place.upstream.clone());
+                let attendant = self.attend(click, &place);
                 self.shown.insert(place, Shown { id, attendant });
                 return;
             }
@@ -125,12 +125,18 @@ impl Voice {
     }
 
     /// Waits for a click, for as long as the notification is there.
-    fn attend(&self, click: Click, upstream: Option<UpstreamName>) -> JoinHandle<()> {
+    fn attend(&self, click: Click, place: &Place) -> JoinHandle<()> {
         let (app, gateway) = (self.app.clone(), Arc::clone(&self.gateway));
+        let upstream = place.upstream.clone();
+        // What it says of an outage is in the log, what changed among the tools.
+        let about = match place.topic {
+            Topic::Change => window::Place::Tools,
+            Topic::State | Topic::Call => window::Place::Log,
+        };
         tokio::spawn(async move {
             let done = match (click.await.as_deref(), upstream) {
-                (Some(OPEN), _) => {
-                    open(&app);
+                (Some(OPEN), upstream) => {
+                    window::ask_for(&app, upstream.map_or(window::Place::Start, about));
                     Ok(())
                 }
                 (Some(action), Some(upstream)) => act(&gateway, action, upstream.as_str()).await,
@@ -153,18 +159,6 @@ async fn act(gateway: &Arc<Gateway>, action: &str, upstream: &str) -> Result<(),
             gateway.change(By::Tray, upstream, change).await.map(drop)
         }
         _ => Ok(()),
-    }
-}
-
-fn open(app: &AppHandle) {
-    let opening = app.clone();
-    let asked = app.run_on_main_thread(move || {
-        if let Err(error) = window::open(&opening) {
-            error!(%error, "the window can't be opened");
-        }
-    });
-    if let Err(error) = asked {
-        error!(%error, "the window can't be opened");
     }
 }
 

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use tauri::{AppHandle, Emitter as _, Manager as _, State, Url, WebviewUrl, WebviewWindowBuilder};
-use tracing::{info, warn};
+use tokio::sync::Notify;
+use tracing::{error, info, warn};
 use traygate_gateway::{
     api::{CapabilityView, LogLine, Snapshot, Toggle},
     capability::CapabilityType,
@@ -13,7 +14,7 @@ use traygate_gateway::{
     names::UpstreamName,
 };
 
-use crate::gateway::{Hands, View};
+use crate::gateway::{Failure, Hands, View};
 
 const LABEL: &str = "main";
 
@@ -64,6 +65,27 @@ pub fn open(app: &AppHandle, place: &Place) -> tauri::Result<()> {
     Ok(())
 }
 
+/// The same from any thread. What goes wrong is in the log: nobody waits for it.
+pub fn ask_for(app: &AppHandle, place: Place) {
+    let opening = app.clone();
+    let asked = app.run_on_main_thread(move || {
+        if let Err(error) = open(&opening, &place) {
+            error!(%error, "the window can't be opened");
+        }
+    });
+    if let Err(error) = asked {
+        error!(%error, "the window can't be opened");
+    }
+}
+
+/// Opens the window whenever another start of Traygate wants it seen.
+pub async fn show_when_wanted(app: AppHandle, wanted: Arc<Notify>) {
+    loop {
+        wanted.notified().await;
+        ask_for(&app, Place::Start);
+    }
+}
+
 /// The page has nowhere to go: what it shows comes from strangers and may hold anything.
 fn is_own_page(url: &Url) -> bool {
     // The second form is how Windows spells it.
@@ -76,8 +98,8 @@ fn is_own_page(url: &Url) -> bool {
 /// What the page asks once, when it opens.
 #[tauri::command]
 #[allow(clippy::needless_pass_by_value, reason = "Tauri hands its state over by value")]
-pub fn snapshot(view: State<'_, View>) -> Result<Arc<Snapshot>, String> {
-    let newest = view.as_ref().map_err(String::clone)?;
+pub fn snapshot(view: State<'_, View>) -> Result<Arc<Snapshot>, Failure> {
+    let newest = view.as_ref().map_err(Failure::clone)?;
     Ok(newest.borrow().clone())
 }
 

@@ -19,6 +19,13 @@ export interface Snapshot {
   apps: AppView[];
 }
 
+/** Why the gateway could not start. */
+export interface Failure {
+  words: string;
+  /** The port, if it is in use by another program. */
+  port: number | null;
+}
+
 export interface UpstreamView {
   name: string;
   enabled: boolean;

@@ -40,3 +40,13 @@ export function capabilities(upstream: string): Promise<CapabilityView[]> {
 export function toggle(upstream: string, kind: CapabilityType, key: string, enabled: boolean): Promise<void> {
   return invoke("toggle", { upstream, kind, key, enabled });
 }
+
+/** Starts Traygate anew, on the same port. */
+export function tryAgain(): Promise<void> {
+  return invoke("try_again");
+}
+
+/** Chooses another port for good, and starts Traygate anew on it. */
+export function useAnotherPort(): Promise<void> {
+  return invoke("use_another_port");
+}

@@ -6,7 +6,7 @@ use tracing_subscriber::EnvFilter;
 use traygate_gateway::{
     api::NewToken,
     events::By,
-    host::{Host, HostOptions},
+    host::{HEADLESS, Host, HostOptions},
     paths::Paths,
 };
 
@@ -36,7 +36,7 @@ async fn host(paths: Paths, port: Option<u16>, reader: Reader) -> Result<()> {
     // Before the start, so that no signal falls into a gap and leaves children behind.
     let asked_to_end = signals()?;
     let data = paths.data.display().to_string();
-    let host = Host::start(HostOptions { paths, port, kind: "headless" }).await?;
+    let host = Host::start(HostOptions { paths, port, kind: HEADLESS }).await?;
     let told = match reader {
         Reader::Somebody(output) => greet(&host, &data, output).await,
         Reader::Nobody => Ok(()),

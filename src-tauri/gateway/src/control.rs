@@ -44,6 +44,8 @@ pub struct Control {
     pub place: Arc<Place>,
     /// Somebody asked the host to end.
     pub shutdown: Arc<Notify>,
+    /// Somebody wants to see the window; `None` where there is none.
+    pub window: Option<Arc<Notify>>,
 }
 
 /// The routes below `/control/v1`. The caller adds the guard that every route of the host has.
@@ -70,6 +72,7 @@ pub fn routes(control: Control, guard: &Guard) -> Router {
         .route("/export", get(export))
         .route("/import", post(import))
         .route("/shutdown", post(shut_down))
+        .route("/window", post(show_window))
         .fallback(no_route)
         .with_state(control)
         .layer(from_fn_with_state(guard.clone(), user_only));
@@ -320,6 +323,15 @@ async fn import(
 async fn shut_down(State(control): State<Control>) -> StatusCode {
     control.shutdown.notify_one();
     StatusCode::ACCEPTED
+}
+
+async fn show_window(State(control): State<Control>) -> Response {
+    let Some(window) = &control.window else {
+        let why = "this Traygate serves without a window".to_owned();
+        return problem(StatusCode::CONFLICT, why, None);
+    };
+    window.notify_one();
+    StatusCode::ACCEPTED.into_response()
 }
 
 async fn no_route(request: Request) -> Response {

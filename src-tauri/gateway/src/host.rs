@@ -37,13 +37,17 @@ const DRAIN: Duration = Duration::from_millis(1_500);
 /// How long the upstreams may take to end; whoever is left then is ended by the watcher.
 const FAREWELL: Duration = Duration::from_secs(3);
 
+/// The kinds of host, as the run file names them.
+pub const HEADLESS: &str = "headless";
+pub const DESKTOP: &str = "desktop";
+
 /// How to host.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
     pub paths: Paths,
     /// Instead of the setting `port`; 0 takes any free one.
     pub port: Option<u16>,
-    /// `headless` or `desktop`.
+    /// [`HEADLESS`] or [`DESKTOP`].
     pub kind: &'static str,
 }
 
@@ -90,6 +94,7 @@ pub struct Host {
     port: u16,
     paths: Paths,
     shutdown: Arc<Notify>,
+    window: Option<Arc<Notify>>,
     server: JoinHandle<io::Result<()>>,
     watch: Watch,
     /// Held for as long as this host runs; the system lets go of it even after a crash.
@@ -117,7 +122,14 @@ impl Host {
             data_dir: paths.data.display().to_string(),
         });
         let shutdown = Arc::new(Notify::new());
-        let app = routes(&gateway, &place, &shutdown, &token);
+        let window = (kind == DESKTOP).then(Arc::default);
+        let control = Control {
+            gateway: Arc::clone(&gateway),
+            place: Arc::clone(&place),
+            shutdown: Arc::clone(&shutdown),
+            window: window.clone(),
+        };
+        let app = routes(control, &token);
         let ended = gateway.ended().clone();
         // Answers go out in small pieces: left to Nagle's algorithm each would wait for the 40 ms of
         // a delayed acknowledgement.
@@ -141,7 +153,7 @@ impl Host {
             &serde_json::to_vec_pretty(&run_file).unwrap_or_default(),
         )?;
         info!(endpoint = %place.endpoint, "ready");
-        Ok(Self { gateway, place, port, paths, shutdown, server, watch, _lock: lock })
+        Ok(Self { gateway, place, port, paths, shutdown, window, server, watch, _lock: lock })
     }
 
     pub fn endpoint(&self) -> &str {
@@ -175,6 +187,11 @@ impl Host {
         Ok(NewToken { name: name.to_owned(), token, endpoint: self.place.endpoint.clone() })
     }
 
+    /// Notified when somebody wants to see the window. Only a desktop's is.
+    pub fn window_wanted(&self) -> Option<Arc<Notify>> {
+        self.window.clone()
+    }
+
     /// Resolves when somebody asked it to end, over the control API.
     pub async fn ended(&self) {
         self.shutdown.notified().await;
@@ -198,18 +215,8 @@ impl Host {
     }
 }
 
-fn routes(
-    gateway: &Arc<Gateway>,
-    place: &Arc<Place>,
-    shutdown: &Arc<Notify>,
-    token: &str,
-) -> Router {
-    let guard = Guard { gateway: Arc::clone(gateway), run_token: token.into() };
-    let control = Control {
-        gateway: Arc::clone(gateway),
-        place: Arc::clone(place),
-        shutdown: Arc::clone(shutdown),
-    };
+fn routes(control: Control, token: &str) -> Router {
+    let guard = Guard { gateway: Arc::clone(&control.gateway), run_token: token.into() };
     endpoint::routes(&guard)
         .merge(control::routes(control, &guard))
         .fallback(|| async {

@@ -23,6 +23,7 @@ pub mod json;
 mod lock;
 pub mod names;
 pub mod nearest;
+pub mod other_host;
 pub mod paths;
 mod port;
 pub mod preferences;

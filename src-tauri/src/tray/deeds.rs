@@ -49,7 +49,9 @@ async fn act(gateway: &Arc<Gateway>, deed: Deed) -> Result<(), Refused> {
         | Deed::ShowTools(_)
         | Deed::Quit
         | Deed::CopyEndpoint
-        | Deed::StartAtLogin(_) => Ok(()),
+        | Deed::StartAtLogin(_)
+        | Deed::TryAgain
+        | Deed::UseAnotherPort(_) => Ok(()),
     }
 }
 

@@ -9,6 +9,7 @@ use traygate_gateway::{
 };
 
 use super::words;
+use crate::gateway::Failure;
 
 /// How many rows there are at the top level at most; favourites give way.
 const DOZEN: usize = 12;
@@ -80,6 +81,9 @@ pub enum Deed {
     Resume,
     StartAtLogin(bool),
     Notify(bool),
+    /// With the port that was taken.
+    TryAgain,
+    UseAnotherPort(u16),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +124,12 @@ pub fn menu(snapshot: &Snapshot, around: Around, now: &ZonedDateTime) -> Menu {
 }
 
 /// What is left of it where the gateway could not start.
-pub fn without_a_gateway(why: &str) -> Menu {
-    let head = vec![text("truth", &format!("Not running: {}", words::reason(why)))];
+pub fn without_a_gateway(failure: &Failure) -> Menu {
+    let mut head = vec![text("truth", &format!("Not running: {}", words::reason(&failure.words)))];
+    if let Some(port) = failure.port {
+        head.push(item("again", "Try again", Deed::TryAgain));
+        head.push(item("another-port", "Use another port", Deed::UseAnotherPort(port)));
+    }
     let tail = vec![item("open", "Open Traygate…", Deed::Open), item("quit", "Quit", Deed::Quit)];
     Menu { mood: Mood::Attention, rows: in_sections([head, tail]) }
 }

@@ -32,6 +32,7 @@ use self::{
     menu::{Around, Deed, Menu, Mood},
 };
 use crate::{
+    again,
     gateway::{Hands, View},
     window::{self, Place},
 };
@@ -111,7 +112,7 @@ fn current(app: &AppHandle, view: &View, powers: Powers) -> Menu {
     };
     match view {
         Ok(newest) => menu::menu(&newest.borrow(), around, &ZonedDateTime::now()),
-        Err(why) => menu::without_a_gateway(why),
+        Err(failure) => menu::without_a_gateway(failure),
     }
 }
 
@@ -165,6 +166,15 @@ fn clicked(app: &AppHandle, id: &str) {
         (Some(Deed::ShowTools(upstream)), _) => open(app, &Place::Tools(upstream)),
         (Some(Deed::Quit), _) => app.exit(0),
         (Some(Deed::CopyEndpoint), Some(hands)) => clipboard::put(&hands.endpoint),
+        (Some(Deed::TryAgain), _) => again::try_again(app.clone()),
+        (Some(Deed::UseAnotherPort(taken)), _) => {
+            let app = app.clone();
+            tauri::async_runtime::spawn(async move {
+                if let Err(why) = again::another_port(&app, Some(taken)).await {
+                    warn!(why, "no other port is used");
+                }
+            });
+        }
         (Some(Deed::StartAtLogin(on)), _) => tray.start_at_login(app, on),
         (Some(deed), Some(hands)) => deeds::begin(Arc::clone(&hands.gateway), deed),
         (None, _) | (Some(_), None) => {}

@@ -4,6 +4,7 @@
 
 mod browser;
 mod http;
+mod life;
 mod notices;
 mod notifier;
 mod panel;

@@ -135,6 +135,11 @@ impl Desktop {
         command.env("DISPLAY", &self.display).env("DBUS_SESSION_BUS_ADDRESS", &self.bus);
     }
 
+    /// Makes its bus the system's.
+    pub fn furnish_as_system_bus(&self, command: &mut Command) {
+        command.env("DBUS_SYSTEM_BUS_ADDRESS", &self.bus);
+    }
+
     /// A connection of its own to the session bus, for a service that the test plays.
     pub async fn bus(&self) -> zbus::Connection {
         let connecting = zbus::connection::Builder::address(self.bus.as_str()).build();

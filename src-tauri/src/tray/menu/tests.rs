@@ -331,10 +331,15 @@ fn settings_have_rows_only_for_what_the_desktop_can_do() {
 
 #[test]
 fn without_a_gateway_the_menu_says_why_and_lets_quit() {
-    let menu = without_a_gateway("port 8717 is in use by nginx");
+    let words = "port 8717 is in use by nginx".to_owned();
+    let menu = without_a_gateway(&Failure { words: words.clone(), port: Some(8717) });
     assert_eq!(menu.mood, Mood::Attention);
-    let expected = "  Not running: port 8717 is in use by nginx\n--\n> Open Traygate…\n> Quit\n";
-    assert_eq!(seen(&menu.rows), expected);
+    let head = "  Not running: port 8717 is in use by nginx\n";
+    let tail = "--\n> Open Traygate…\n> Quit\n";
+    let ways_out = "> Try again\n> Use another port\n";
+    assert_eq!(seen(&menu.rows), format!("{head}{ways_out}{tail}"));
+    let menu = without_a_gateway(&Failure { words, port: None });
+    assert_eq!(seen(&menu.rows), format!("{head}{tail}"));
 }
 
 #[test]
