@@ -228,12 +228,22 @@ impl Started {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(_) => {}
+                Ok(line) => self.heard.push(line),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 Err(mpsc::RecvTimeoutError::Timeout) => panic!("Traygate didn't end"),
             }
         }
         self.process.0.wait().expect("a child can be waited for").code()
+    }
+}
+
+impl Drop for Started {
+    /// What it said is what a failed test is understood by.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.heard.extend(self.lines.try_iter());
+            eprintln!("Traygate said: {:#?}", self.heard);
+        }
     }
 }
 
