@@ -41,12 +41,12 @@ pub struct Shown {
 
 impl Notifier {
     pub async fn start(desktop: &Desktop) -> Self {
-        let bus = desktop.bus().await;
         let (show, shown) = mpsc::unbounded_channel();
         let hangs = Arc::new(AtomicBool::new(false));
         let service = Service { show, hangs: Arc::clone(&hangs), last: 0 };
-        bus.object_server().at(OBJECT, service).await.expect("a free path");
-        bus.request_name(SERVICE).await.expect("a bus without another service");
+        let bus = desktop.bus().serve_at(OBJECT, service).expect("a free path");
+        let bus = bus.name(SERVICE).expect("a name").build().await;
+        let bus = bus.expect("a bus without another service");
         Self { bus, shown, hangs }
     }
 

@@ -27,12 +27,10 @@ pub struct Panel {
 
 impl Panel {
     pub async fn start(desktop: &Desktop) -> Self {
-        let bus = desktop.bus().await;
         let (handed_in, icons) = mpsc::unbounded_channel();
         let watcher = Watcher { handed_in, items: Vec::new() };
-        bus.object_server().at("/StatusNotifierWatcher", watcher).await.expect("a free path");
-        bus.request_name(WATCHER).await.expect("a bus without another panel");
-        Self { bus, icons }
+        let served = desktop.bus().serve_at("/StatusNotifierWatcher", watcher).name(WATCHER);
+        Self { bus: served.build().await.expect("a bus without another panel"), icons }
     }
 
     /// The next icon that comes into the tray.

@@ -140,10 +140,10 @@ impl Desktop {
         command.env("DBUS_SYSTEM_BUS_ADDRESS", &self.bus);
     }
 
-    /// A connection of its own to the session bus, for a service that the test plays.
-    pub async fn bus(&self) -> zbus::Connection {
-        let connecting = zbus::connection::Builder::address(self.bus.as_str()).build();
-        connecting.await.expect("the session bus lets everybody in")
+    /// A connection to be made to the session bus, for a service that the test plays. What is served
+    /// by the builder itself hears every call from the moment its name is known.
+    pub fn bus(&self) -> zbus::connection::Builder<'_> {
+        zbus::connection::Builder::address(self.bus.as_str())
     }
 }
 
@@ -233,12 +233,22 @@ impl Started {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(_) => {}
+                Ok(line) => self.heard.push(line),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 Err(mpsc::RecvTimeoutError::Timeout) => panic!("Traygate didn't end"),
             }
         }
         self.process.0.wait().expect("a child can be waited for").code()
+    }
+}
+
+impl Drop for Started {
+    /// What it said is what a failed test is understood by.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.heard.extend(self.lines.try_iter());
+            eprintln!("Traygate said: {:#?}", self.heard);
+        }
     }
 }
 

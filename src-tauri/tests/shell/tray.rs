@@ -10,7 +10,7 @@ use traygate_gateway::{
     definition::{Definition, Transport},
 };
 use traygate_tests::{
-    App, AppEra, Fake, FakeOptions, Traygate, app::Answer, fake::options::FakeEra,
+    App, AppEra, Fake, FakeOptions, Traygate, app::Answer, fake::options::FakeEra, process,
 };
 
 use crate::{
@@ -323,18 +323,19 @@ async fn quit_in_the_menu_leaves_nothing_behind() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_tray_the_window_opens_and_a_late_panel_still_gets_the_icon() {
+async fn without_a_tray_the_window_opens_and_a_late_panel_still_gets_the_icon() -> Result<()> {
     let (home, desktop) = (Home::new(), Desktop::start());
     let mut traygate = Started::new(desktop.command(&home).arg("--hidden"));
     traygate.hear("nothing on this desktop shows tray icons");
     traygate.hear("the window is open");
-    let children = children_of(traygate.pid());
-    assert!(children.iter().any(|name| name.starts_with("WebKit")), "a window: {children:?}");
+    let web_view = || children_of(traygate.pid()).iter().any(|name| name.starts_with("WebKit"));
+    process::until("a window with its page", web_view).await?;
 
     let mut panel = Panel::start(&desktop).await;
     let icon = panel.icon().await;
     icon.click(&["Quit"]).await;
     assert_eq!(traygate.exit_code(), Some(0));
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
