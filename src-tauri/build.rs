@@ -18,6 +18,8 @@ fn main() {
         "toggle",
         "try_again",
         "use_another_port",
+        "asks_for_start_at_login",
+        "start_at_login",
     ]);
     if let Err(error) =
         tauri_build::try_build(tauri_build::Attributes::new().app_manifest(commands))

@@ -15,12 +15,12 @@ use tracing::{info, warn};
 use traygate_gateway::paths::Paths;
 
 use crate::{
-    again,
+    again, autostart,
     gateway::{Gateway, asked_to_end},
     notices,
     signals::Signals,
     sleep,
-    tray::{self, Powers},
+    tray::{self, Powers, Switch},
     window::{self, Place},
 };
 
@@ -65,7 +65,9 @@ pub fn show(
     let (view, hands) = (gateway.view(), gateway.hands());
     let taken = gateway.failure().and_then(|failure| failure.port);
     let had_window = Arc::new(AtomicBool::new(false));
+    autostart::follow();
     let app = tauri::Builder::default()
+        .plugin(autostart::plugin())
         .manage(gateway.view())
         .manage(gateway.hands())
         .invoke_handler(tauri::generate_handler![
@@ -74,7 +76,9 @@ pub fn show(
             window::capabilities,
             window::toggle,
             again::try_again,
-            again::use_another_port
+            again::use_another_port,
+            autostart::asks_for_start_at_login,
+            autostart::start_at_login
         ])
         .setup(move |app| {
             if let Some(hands) = &hands {
@@ -88,7 +92,8 @@ pub fn show(
             if let Some(port) = taken {
                 tauri::async_runtime::spawn(again::when_free(app.handle().clone(), port));
             }
-            let powers = Powers { notifications: true, ..Powers::default() };
+            let start_at_login = Switch { is_on: autostart::is_on, set: autostart::set };
+            let powers = Powers { start_at_login: Some(start_at_login), notifications: true };
             let tray = tray::put_up(app.handle(), &cache, &view, hands, powers);
             if let Err(why) = &tray {
                 warn!(why, "no tray: Traygate ends when its window is closed");

@@ -7,6 +7,7 @@
 #![cfg_attr(all(windows, not(debug_assertions)), windows_subsystem = "windows")]
 
 mod again;
+mod autostart;
 mod desktop;
 mod gateway;
 mod notices;

@@ -41,6 +41,16 @@ export function toggle(upstream: string, kind: CapabilityType, key: string, enab
   return invoke("toggle", { upstream, kind, key, enabled });
 }
 
+/** Whether the user is to be asked if Traygate starts at login. */
+export function asksForStartAtLogin(): Promise<boolean> {
+  return invoke("asks_for_start_at_login");
+}
+
+/** The user's answer; nobody asks again. */
+export function startAtLogin(yes: boolean): Promise<void> {
+  return invoke("start_at_login", { yes });
+}
+
 /** Starts Traygate anew, on the same port. */
 export function tryAgain(): Promise<void> {
   return invoke("try_again");

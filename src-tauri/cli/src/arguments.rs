@@ -171,6 +171,9 @@ pub enum Command {
         after_help = "Example, as apps want it:\n  {\"mcpServers\": {\"traygate\": {\"command\": \"traygate\", \"args\": [\"stdio\", \"--app\", \"claude\"]}}}"
     )]
     Stdio(Stdio),
+    /// Start Traygate with your session, or say whether it does
+    #[command(after_help = "Example:\n  traygate autostart on")]
+    Autostart(Autostart),
     /// Print completions for a shell
     #[command(
         after_help = "Examples:\n  source <(traygate completions bash)\n  traygate completions zsh > ~/.zfunc/_traygate\n  traygate completions fish > ~/.config/fish/completions/traygate.fish"
@@ -323,6 +326,19 @@ pub struct Import {
     /// What `export` wrote; - reads standard input
     #[arg(value_name = "FILE|-")]
     pub file: String,
+}
+
+#[derive(Args)]
+pub struct Autostart {
+    #[arg(value_enum, default_value_t = AtLogin::Status)]
+    pub wanted: AtLogin,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum AtLogin {
+    On,
+    Off,
+    Status,
 }
 
 #[derive(Args)]

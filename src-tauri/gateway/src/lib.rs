@@ -9,6 +9,8 @@
 //! There is no window, no GTK and no Tauri in here.
 
 pub mod api;
+#[cfg(target_os = "linux")]
+pub mod autostart;
 pub mod capability;
 pub mod clock;
 pub mod control;

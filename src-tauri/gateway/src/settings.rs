@@ -32,6 +32,7 @@ pub struct Settings {
     /// Bytes of one message of an upstream.
     pub message_limit: usize,
     pub notifications: bool,
+    pub offer_start_at_login: bool,
     pub journal_events_days: Kept,
     pub journal_calls_days: Kept,
     /// Whether public catalogues are kept over a restart.
@@ -81,7 +82,7 @@ struct Setting {
     normalise: fn(&str) -> Option<String>,
 }
 
-const SETTINGS: [Setting; 12] = [
+const SETTINGS: [Setting; 13] = [
     Setting {
         key: "port",
         default: "8717",
@@ -139,6 +140,13 @@ const SETTINGS: [Setting; 12] = [
         normalise: |text| value::switch(text).map(|on| value::show_switch(on).to_owned()),
     },
     Setting {
+        key: "offer_start_at_login",
+        default: "on",
+        about: "whether the window asks if Traygate is to start with your session",
+        allowed: value::SWITCH,
+        normalise: |text| value::switch(text).map(|on| value::show_switch(on).to_owned()),
+    },
+    Setting {
         key: "journal_events_days",
         default: "30",
         about: "for how many days the journal keeps what happened to upstreams and what you did",
@@ -181,6 +189,7 @@ impl Settings {
             request_limit: reading.get("request_limit", value::request_limit),
             message_limit: reading.get("message_limit", value::message_limit),
             notifications: reading.get("notifications", value::switch),
+            offer_start_at_login: reading.get("offer_start_at_login", value::switch),
             journal_events_days: reading.get("journal_events_days", value::days),
             journal_calls_days: reading.get("journal_calls_days", value::days),
             snapshot: reading.get(SNAPSHOT, value::switch),
@@ -281,6 +290,7 @@ mod tests {
             request_limit: 32 << 20,
             message_limit: 64 << 20,
             notifications: true,
+            offer_start_at_login: true,
             journal_events_days: Kept::Days(30),
             journal_calls_days: Kept::Days(30),
             snapshot: true,

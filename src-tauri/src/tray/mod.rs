@@ -25,7 +25,7 @@ use tokio::{
 };
 use tracing::{error, warn};
 
-pub use self::powers::Powers;
+pub use self::powers::{Powers, Switch};
 use self::{
     drawn::{Drawn, May, Outcome},
     host::Host,

@@ -124,7 +124,7 @@ async fn when_the_machine_wakes_upstreams_are_asked_for_a_sign_of_life() -> Resu
     let fake = home.traygate.add_fake("fake", FakeOptions::http(FakeEra::Legacy)).await?;
     home.traygate.state("fake", "ready").await?;
 
-    let login = system.bus().name("org.freedesktop.login1")?.build().await?;
+    let login = system.bus().name("org.freedesktop.login1").build().await?;
     for falls_asleep in [true, false] {
         let (object, manager) = ("/org/freedesktop/login1", "org.freedesktop.login1.Manager");
         login.emit_signal(None::<()>, object, manager, "PrepareForSleep", &falls_asleep).await?;

@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod at_login;
 mod browser;
 mod http;
 mod life;

@@ -1,6 +1,9 @@
 //! The desktop's notification service, as `org.freedesktop.Notifications` says: it collects what it
 //! is given, and clicks in it. A desktop where none is started shows no notifications.
 
+// The interface names what nobody here reads.
+#![allow(clippy::used_underscore_binding)]
+
 use std::{
     collections::HashMap,
     sync::{
@@ -44,9 +47,8 @@ impl Notifier {
         let (show, shown) = mpsc::unbounded_channel();
         let hangs = Arc::new(AtomicBool::new(false));
         let service = Service { show, hangs: Arc::clone(&hangs), last: 0 };
-        let bus = desktop.bus().serve_at(OBJECT, service).expect("a free path");
-        let bus = bus.name(SERVICE).expect("a name").build().await;
-        let bus = bus.expect("a bus without another service");
+        let serving = desktop.bus().serve_at(OBJECT, service).name(SERVICE).build();
+        let bus = serving.await.expect("a bus without another service");
         Self { bus, shown, hangs }
     }
 

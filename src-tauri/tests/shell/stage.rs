@@ -43,6 +43,10 @@ impl Home {
         Self { traygate: Traygate::unstarted().expect("a temporary directory and a free port") }
     }
 
+    pub fn path(&self) -> &str {
+        self.traygate.home.path().to_str().expect("a path of plain text")
+    }
+
     pub fn port(&self) -> u16 {
         self.traygate.port
     }

@@ -1,6 +1,7 @@
 //! The commands, one file for each group.
 
 pub mod add;
+mod autostart;
 mod call;
 mod config;
 mod journal;
@@ -40,6 +41,7 @@ pub fn run(cli: Cli) -> Result<()> {
     let output = Output::new(cli.json);
     let command = match cli.command {
         Some(Command::Completions(wanted)) => return completions(wanted.shell, output),
+        Some(Command::Autostart(wanted)) => return autostart::autostart(wanted.wanted, output),
         Some(Command::Man(wanted)) => return manual(&wanted.directory),
         Some(Command::Stdio(stdio)) => return bridge::run(stdio, paths()?),
         Some(Command::Serve(wanted)) => {
@@ -91,7 +93,11 @@ impl Context {
             Command::Export(wanted) => transfer::export(self, wanted.file.as_deref()).await,
             Command::Import(wanted) => transfer::import(self, &wanted.file).await,
             Command::Shutdown => self.shutdown().await,
-            Command::Serve(_) | Command::Stdio(_) | Command::Completions(_) | Command::Man(_) => {
+            Command::Serve(_)
+            | Command::Stdio(_)
+            | Command::Autostart(_)
+            | Command::Completions(_)
+            | Command::Man(_) => {
                 unreachable!("these need no running host and were taken before")
             }
         }
