@@ -6,7 +6,7 @@ CASES ?= ../shared/cases
 UI_SOURCES := $(shell find ui/src -type f) ui/index.html ui/vite.config.ts ui/tsconfig.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt ui setup install cases bench deb deb-test screenshots
+.PHONY: help run test check fmt ui setup install cases bench memory deb deb-test screenshots
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,13 @@ bench: ## Measure an optimised build beside the barest hop; takes minutes, and w
 	@scripts/setup.sh serve
 	cargo build --locked --release -p traygate -p traygate-tests
 	target/release/bench
+
+memory: ui ## Measure what an idle desktop costs, optimised; takes minutes, and wants an idle machine
+	@scripts/setup.sh test
+	cargo build --locked --release -p traygate-desktop
+	cargo build --locked -p traygate-tests
+	TRAYGATE_DESKTOP="$(CURDIR)/target/release/traygate-desktop" \
+	    cargo test --locked -p traygate-desktop --test shell what_an_idle -- --ignored --nocapture
 
 deb: ## Build a Debian package of the desktop and the command line, optimised; takes minutes
 	@scripts/setup.sh package

@@ -4,6 +4,7 @@
 
 mod at_login;
 mod browser;
+mod cost;
 mod http;
 mod life;
 mod notices;

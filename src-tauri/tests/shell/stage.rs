@@ -139,6 +139,10 @@ impl Desktop {
         command.env("DISPLAY", &self.display).env("DBUS_SESSION_BUS_ADDRESS", &self.bus);
     }
 
+    pub fn display(&self) -> &str {
+        &self.display
+    }
+
     /// Makes its bus the system's.
     pub fn furnish_as_system_bus(&self, command: &mut Command) {
         command.env("DBUS_SYSTEM_BUS_ADDRESS", &self.bus);
@@ -254,6 +258,13 @@ impl Drop for Started {
             eprintln!("Traygate said: {:#?}", self.heard);
         }
     }
+}
+
+/// A process and all below it.
+pub fn descendants_of(pid: u32) -> Vec<u32> {
+    let ids = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children = ids.split_whitespace().filter_map(|child| child.parse().ok());
+    std::iter::once(pid).chain(children.flat_map(descendants_of)).collect()
 }
 
 /// The names of a process's children.
