@@ -89,9 +89,10 @@ fn the_window_tells_of_a_taken_port_and_offers_ways_out() {
     let (home, desktop) = (Home::new(), Desktop::start());
     let _holder = TcpListener::bind(("127.0.0.1", home.port())).expect("it was free");
     let browser = Browser::start(&desktop, &home);
-    let page = browser.text_of("main");
-    for part in [&format!("port {} is in use by", home.port()), "Try again", "Use another port"] {
-        assert!(page.contains(part), "{part:?} is in {page}");
+    let told = format!("port {} is in use by", home.port());
+    for part in [told.as_str(), "Try again", "Use another port"] {
+        let shown = format!("document.querySelector('main').innerText.includes('{part}')");
+        browser.until(part, &shown);
     }
 }
 
