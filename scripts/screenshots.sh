@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Takes the pictures of docs/screenshots: the tray's menu as a real panel shows it, on a display of its own.
-# Needs xfce4-panel, openbox, xdotool and imagemagick besides what the tests need.
+# Takes the pictures of docs/screenshots, on a display of its own: the tray's menu as a real panel shows it, and a
+# notification as a real service does. Needs xfce4-panel, openbox, dunst, xdotool and imagemagick besides what the tests need.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 missing=()
-for program in Xvfb dbus-daemon xfce4-panel openbox xdotool import node; do
+for program in Xvfb dbus-daemon xfce4-panel openbox dunst xdotool import node; do
     command -v "$program" >/dev/null || missing+=("$program")
 done
 if [ ${#missing[@]} -gt 0 ]; then
-    echo "Missing: ${missing[*]}. On Debian: apt-get install xvfb dbus xfce4-panel openbox xdotool imagemagick fonts-dejavu-core adwaita-icon-theme" >&2
+    echo "Missing: ${missing[*]}. On Debian: apt-get install xvfb dbus xfce4-panel openbox dunst xdotool imagemagick fonts-dejavu-core adwaita-icon-theme" >&2
     exit 1
 fi
 
@@ -96,3 +96,19 @@ for key in Down Right Right; do
     settled
 done
 import -window root -crop 820x600+80+0 +repage "$out/tray.png"
+xdotool key Escape Escape Escape Escape mousemove 300 300
+settled
+
+dunst -conf <(printf '[global]\nfont = DejaVu Sans 10\nwidth = (360, 420)\norigin = top-right\noffset = 20x40\nicon_position = off\nframe_width = 1\nframe_color = "#555555"\nactions = true\n') >/dev/null 2>&1 &
+pids+=($!)
+PORT=$(node -e 'const s = require("net").createServer().listen(0, "127.0.0.1", () => { console.log(s.address().port); s.close() })')
+PORT=$PORT node "$servers/server-everything/dist/index.js" streamableHttp >/dev/null 2>&1 &
+web=$!
+until_so "a server behind a URL" "$traygate" add --no-test web "http://127.0.0.1:$PORT/mcp"
+until_so "its first connection" "$traygate" refresh web
+kill "$web"
+"$traygate" refresh web >/dev/null 2>&1 || true
+told() { [ "$(dunstctl count displayed)" -gt 0 ]; }
+until_so "a notification" told
+settled
+import -window root -crop 400x80+485+36 +repage "$out/notification.png"
