@@ -31,6 +31,21 @@ pub struct Roll {
 }
 
 impl Roll {
+    /// What another watcher of the same host wrote down, as far as it is true still: the host may be
+    /// gone before it has told the next watcher of everybody.
+    pub fn inherited(file: &Path) -> Self {
+        let mut roll = Self::read(file).unwrap_or_default();
+        if roll.boot != table::boot() {
+            roll.leaders.clear();
+        }
+        roll.leaders.retain(|leader| Leader::of(leader.pid).as_ref() == Some(leader));
+        roll
+    }
+
+    fn read(file: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(file).ok()?).ok()
+    }
+
     /// Says that everybody on it is the host's at this moment.
     pub fn confirm(&mut self) {
         (self.boot, self.until) = (table::boot(), table::now());
@@ -71,8 +86,7 @@ pub fn end_left_behind(data: &Path) -> usize {
     let mut ended = 0;
     for path in entries.flatten().map(|entry| entry.path()).filter(is_roll) {
         // One that can't be read names nobody.
-        let roll = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Roll>(&text).ok());
-        ended += roll.map_or(0, |roll| roll.end(GRACES));
+        ended += Roll::read(&path).map_or(0, |roll| roll.end(GRACES));
         if let Err(error) = remove(&path) {
             tracing::warn!(file = %path.display(), %error, "a file of children can't be removed");
         }

@@ -40,7 +40,8 @@ pub fn run_if_asked(arguments: impl IntoIterator<Item = OsString>) -> Option<Exi
     if arguments.next()? != ASKED {
         return None;
     }
-    let watcher = Watcher { file: arguments.next()?.into(), roll: Roll::default() };
+    let file = PathBuf::from(arguments.next()?);
+    let watcher = Watcher { roll: Roll::inherited(&file), file };
     os::stand_aside();
     Some(watcher.watch())
 }
