@@ -16,6 +16,7 @@ fn main() {
         "log",
         "capabilities",
         "toggle",
+        "quit",
         "try_again",
         "use_another_port",
         "asks_for_start_at_login",

@@ -75,6 +75,7 @@ pub fn show(
             window::log,
             window::capabilities,
             window::toggle,
+            window::quit,
             again::try_again,
             again::use_another_port,
             autostart::asks_for_start_at_login,

@@ -142,6 +142,13 @@ fn gateway(hands: Option<&Hands>) -> Result<Arc<Gateway>, String> {
     Ok(Arc::clone(&hands.gateway))
 }
 
+/// As the menu's Quit does.
+#[tauri::command]
+#[allow(clippy::needless_pass_by_value, reason = "Tauri hands what it has over by value")]
+pub fn quit(app: AppHandle) {
+    app.exit(0);
+}
+
 /// Tells an open window of each new snapshot, until the gateway ends.
 pub async fn tell_of_changes(app: AppHandle, view: View) {
     let Ok(mut newest) = view else { return };

@@ -1,9 +1,10 @@
 //! The official SDKs' clients and the real servers, as `scripts/setup-sdk.sh` installs them.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use tokio::io::AsyncBufReadExt as _;
 
 use crate::DEADLINE;
 
@@ -101,5 +102,35 @@ impl Sdk {
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{self:?} ended with {}: {said}", output.status);
         serde_json::from_slice(&output.stdout).with_context(|| format!("{self:?} said {said}"))
+    }
+}
+
+/// An app of the official TypeScript SDK that stays connected, and lists its tools whenever it is told
+/// that they changed.
+pub struct Follower {
+    lines: tokio::io::Lines<tokio::io::BufReader<tokio::process::ChildStdout>>,
+    _process: tokio::process::Child,
+}
+
+impl Follower {
+    pub fn start(url: &str, token: &str) -> Result<Self> {
+        installed("ts/node_modules/@modelcontextprotocol");
+        let mut process = tokio::process::Command::new("node")
+            .arg(directory().join("ts/follow.mjs"))
+            .arg(url)
+            .env("TRAYGATE_TOKEN", token)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let stdout = process.stdout.take().context("a pipe")?;
+        Ok(Self { lines: tokio::io::BufReader::new(stdout).lines(), _process: process })
+    }
+
+    /// What it listed next.
+    pub async fn tools(&mut self, within: Duration) -> Result<Vec<String>> {
+        let line = tokio::time::timeout(within, self.lines.next_line()).await;
+        let line = line.context("the app lists nothing in time")??.context("the app ended")?;
+        Ok(serde_json::from_str(&line)?)
     }
 }

@@ -51,6 +51,11 @@ export function startAtLogin(yes: boolean): Promise<void> {
   return invoke("start_at_login", { yes });
 }
 
+/** Quits Traygate, as its menu does. */
+export function quit(): Promise<void> {
+  return invoke("quit");
+}
+
 /** Starts Traygate anew, on the same port. */
 export function tryAgain(): Promise<void> {
   return invoke("try_again");

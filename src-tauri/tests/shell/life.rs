@@ -97,6 +97,18 @@ fn the_window_tells_of_a_taken_port_and_offers_ways_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_windows_shortcut_quits_in_good_order() -> Result<()> {
+    let (home, desktop) = (Home::new(), Desktop::start());
+    let mut panel = Panel::start(&desktop).await;
+    let browser = Browser::start(&desktop, &home);
+    panel.icon().await;
+    browser.until("the page is drawn", "document.querySelector('main').innerText !== ''");
+    let key = "return String(setTimeout(() => window.dispatchEvent(new KeyboardEvent('keydown', {key: 'q', ctrlKey: true})), 300))";
+    browser.run(key);
+    until("it has ended, and said so", || !home.has_run_file()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_killed_desktop_leaves_no_program_behind() -> Result<()> {
     let (mut home, desktop) = (Home::new(), Desktop::start());
     let mut panel = Panel::start(&desktop).await;

@@ -11,13 +11,14 @@ use traygate_gateway::{
 };
 use traygate_tests::{
     App, AppEra, Fake, FakeOptions, Traygate, app::Answer, fake::options::FakeEra, process,
+    sdk::Follower,
 };
 
 use crate::{
     ORDERLY,
     browser::Browser,
     panel::{Icon, Panel, Row},
-    stage::{Desktop, Home, Started, children_of},
+    stage::{Desktop, Home, PATIENCE, Started, children_of},
 };
 
 /// An app hears of a change within this time (requirement C1).
@@ -143,6 +144,25 @@ async fn a_tool_clicked_in_the_menu_changes_gateway_database_apps_and_menu() -> 
         assert_eq!(stored(control, "add").await?, on);
         let words = format!("1 of 1 upstream ready · {} of 20 tools on", if on { 20 } else { 19 });
         icon.until("the first line counts it", |menu| first_line(menu) == words).await;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_app_of_the_official_sdk_lists_anew_when_a_tool_is_clicked() -> Result<()> {
+    let mut tray = InTray::start().await?;
+    tray.fake("github", FakeOptions::stdio(FakeEra::Modern)).await?;
+    let control = &tray.home.traygate;
+    let mut app = Follower::start(&control.endpoint(), &control.token("sdk").await?)?;
+    let has_add = |tools: &[String]| tools.iter().any(|tool| tool == "github__add");
+    assert!(has_add(&app.tools(PATIENCE).await?), "at first");
+    let connected = |menu: &Row| menu.need(&["AI apps"]).labels()[0].starts_with("sdk · connected");
+    tray.icon.until("it listens", connected).await;
+    let row = ["Upstreams", "github", "add"];
+    for on in [false, true] {
+        tray.icon.click(&row).await;
+        assert_eq!(has_add(&app.tools(TOLD).await?), on, "the list that it asked for");
+        tray.icon.until("the row shows it", |menu| checked(menu, &row) == Some(on)).await;
     }
     Ok(())
 }
