@@ -8,6 +8,8 @@
 
 mod again;
 mod autostart;
+#[cfg(target_os = "linux")]
+mod blank;
 mod desktop;
 mod gateway;
 mod notices;
@@ -50,6 +52,8 @@ fn main() -> ExitCode {
         return watched;
     }
     let arguments = Arguments::parse();
+    #[cfg(target_os = "linux")]
+    blank::prevent();
     log_to_stderr();
     match run(&arguments) {
         Ok(code) => code,
