@@ -20,7 +20,7 @@ pub fn set(app: &AppHandle, on: bool) -> Result<(), String> {
     if cfg!(not(target_os = "linux")) {
         done.map_err(|error| error.to_string())?;
     }
-    linux::set(on)
+    entry::set(on)
 }
 
 #[cfg(target_os = "linux")]
@@ -60,13 +60,13 @@ pub async fn start_at_login(
 
 /// After an update or a move the program may be elsewhere: the entry follows it.
 pub fn follow() {
-    if let Err(why) = linux::follow() {
+    if let Err(why) = entry::follow() {
         warn!(why, "the entry for the start at login can't be put right");
     }
 }
 
 #[cfg(target_os = "linux")]
-mod linux {
+mod entry {
     use std::{env, path::PathBuf};
 
     use traygate_gateway::autostart::{self, AtLogin};
@@ -107,7 +107,7 @@ mod linux {
 
 /// There the plugin does all of it.
 #[cfg(not(target_os = "linux"))]
-mod linux {
+mod entry {
     pub fn set(_on: bool) -> Result<(), String> {
         Ok(())
     }
