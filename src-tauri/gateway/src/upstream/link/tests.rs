@@ -1,9 +1,15 @@
 use std::sync::Mutex;
 
+use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::*;
-use crate::upstream::wire::EVENTS;
+use crate::{
+    json::raw,
+    upstream::wire::{EVENTS, Outgoing},
+};
 
 /// A wire in memory: what was sent, and a way to say what came.
 #[derive(Default)]
