@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use tokio::runtime::Runtime;
 use tracing::{error, info, warn};
 use traygate_gateway::{
-    host::{DESKTOP, HEADLESS, Host, HostError, HostOptions},
+    host::{DESKTOP, HEADLESS, Host, HostError, HostOptions, has_display},
     other_host::OtherHost,
     paths::Paths,
 };
@@ -60,11 +60,6 @@ pub fn start(runtime: &Runtime, paths: &Paths, port: Option<u16>, hidden: bool) 
             Started::Here(Gateway::failed(Failure { words: error.to_string(), port }))
         }
     }
-}
-
-fn has_display() -> bool {
-    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    cfg!(any(target_os = "macos", windows)) || set("WAYLAND_DISPLAY") || set("DISPLAY")
 }
 
 async fn leave_it_to(other: &OtherHost, hidden: bool) -> Started {

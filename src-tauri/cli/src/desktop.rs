@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+pub use traygate_gateway::host::has_display;
 use traygate_gateway::paths::Paths;
 
 use crate::{
@@ -28,12 +29,6 @@ pub fn open(paths: Paths, output: Output) -> Result<()> {
     };
     remark(&format!("{why_not}, so Traygate serves without a desktop"));
     serve::run(paths, None, serve::Reader::Somebody(output))
-}
-
-/// Whether a window could be shown.
-pub fn has_display() -> bool {
-    let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
-    cfg!(any(target_os = "macos", windows)) || set("WAYLAND_DISPLAY") || set("DISPLAY")
 }
 
 /// The desktop's program: beside this one, else on the PATH.

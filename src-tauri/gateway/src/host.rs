@@ -257,6 +257,12 @@ fn lock(paths: &Paths) -> Result<File, HostError> {
     }
 }
 
+/// Whether a window could be shown.
+pub fn has_display() -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    cfg!(any(target_os = "macos", windows)) || set("WAYLAND_DISPLAY") || set("DISPLAY")
+}
+
 /// Who hosts, as the host itself wrote it down.
 pub fn read_run_file(paths: &Paths) -> Option<RunFile> {
     serde_json::from_slice(&std::fs::read(paths.run_file()).ok()?).ok()

@@ -42,9 +42,11 @@ fn launch(entry: &Path, furnish: impl FnOnce(&mut Command)) -> Result<()> {
 async fn the_trays_switch_writes_an_entry_that_starts_traygate_hidden() -> Result<()> {
     let (mut home, desktop) = (Home::new(), Desktop::start());
     let mut panel = Panel::start(&desktop).await;
-    let mut traygate = Started::new(desktop.command(&home).arg("--hidden"));
-    traygate.hear("on the desktop");
+    let mut traygate = Started::hidden(&desktop, &mut home);
     let mut icon = panel.icon().await;
+    // The entry names no port, and the usual one may be in use here.
+    let port = traygate_tests::traygate::free_port()?.to_string();
+    home.traygate.cli(&["config", "port", &port]).await?.ok()?;
     let is = |on| move |menu: &crate::panel::Row| menu.need(&ROW).checked == Some(on);
     icon.until("it is off until the user says yes", is(false)).await;
     icon.click(&ROW).await;

@@ -54,10 +54,8 @@ fn shows_a_page(pid: u32) -> bool {
 async fn a_closed_window_leaves_no_web_view_and_opens_again() -> Result<()> {
     let (mut home, desktop) = (Home::new(), Desktop::start());
     let mut panel = Panel::start(&desktop).await;
-    let mut traygate = Started::new(desktop.command(&home).arg("--hidden"));
-    traygate.hear("on the desktop");
+    let traygate = Started::hidden(&desktop, &mut home);
     let icon = panel.icon().await;
-    home.traygate.port = home.traygate.run_file()?.port;
     for _ in 0..2 {
         icon.click(&["Open Traygate…"]).await;
         until("the page is there", || shows_a_page(traygate.pid())).await?;

@@ -112,10 +112,8 @@ async fn the_windows_shortcut_quits_in_good_order() -> Result<()> {
 async fn a_killed_desktop_leaves_no_program_behind() -> Result<()> {
     let (mut home, desktop) = (Home::new(), Desktop::start());
     let mut panel = Panel::start(&desktop).await;
-    let mut traygate = Started::new(desktop.command(&home).arg("--hidden"));
-    traygate.hear("on the desktop");
+    let mut traygate = Started::hidden(&desktop, &mut home);
     panel.icon().await;
-    home.traygate.port = home.traygate.run_file()?.port;
     let fake = home.traygate.add_fake("fake", FakeOptions::stdio(FakeEra::Modern)).await?;
     home.traygate.state("fake", "ready").await?;
     traygate_tests::process::signal(traygate.pid(), "KILL")?;

@@ -32,10 +32,7 @@ impl Scene {
         let desktop = Desktop::start();
         let panel = Panel::start(&desktop).await;
         let mut home = Home::new();
-        home.traygate.port = 0;
-        let mut process = Started::new(desktop.command(&home).arg("--hidden"));
-        process.hear("on the desktop");
-        home.traygate.port = home.traygate.run_file()?.port;
+        let process = Started::hidden(&desktop, &mut home);
         Ok(Self { process, home, _panel: panel, desktop })
     }
 

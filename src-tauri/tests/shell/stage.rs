@@ -214,6 +214,15 @@ impl Started {
         Self { process: Ended(child), lines: lines_of([out, err]), heard: Vec::new() }
     }
 
+    /// In the tray, on any free port.
+    pub fn hidden(desktop: &Desktop, home: &mut Home) -> Self {
+        home.traygate.port = 0;
+        let mut started = Self::new(desktop.command(home).arg("--hidden"));
+        started.hear("on the desktop");
+        home.traygate.port = home.run_file().port;
+        started
+    }
+
     pub fn pid(&self) -> u32 {
         self.process.0.id()
     }

@@ -39,7 +39,7 @@ impl InTray {
         let desktop = Desktop::start();
         let mut panel = Panel::start(&desktop).await;
         let mut home = Home::new();
-        let process = started(&desktop, &mut home)?;
+        let process = Started::hidden(&desktop, &mut home);
         let icon = panel.icon().await;
         Ok(Self { process, home, icon, panel, desktop })
     }
@@ -48,7 +48,7 @@ impl InTray {
     async fn restart(&mut self) -> Result<()> {
         self.process.ask_to_end();
         assert_eq!(self.process.exit_code(), Some(0));
-        self.process = started(&self.desktop, &mut self.home)?;
+        self.process = Started::hidden(&self.desktop, &mut self.home);
         self.icon = self.panel.icon().await;
         Ok(())
     }
@@ -87,15 +87,6 @@ async fn fake(
     let tool = ["Upstreams", name, "add"];
     icon.until("its tools are read", |menu| menu.at(&tool).is_some()).await;
     Ok(fake)
-}
-
-/// Hidden, on any free port.
-fn started(desktop: &Desktop, home: &mut Home) -> Result<Started> {
-    home.traygate.port = 0;
-    let mut process = Started::new(desktop.command(home).arg("--hidden"));
-    process.hear("on the desktop");
-    home.traygate.port = home.traygate.run_file()?.port;
-    Ok(process)
 }
 
 fn checked(menu: &Row, path: &[&str]) -> Option<bool> {
